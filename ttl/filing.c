@@ -1,0 +1,280 @@
+#include "ttl/filing.h"
+
+#include "core/dates.h"
+#include "core/fields.h"
+#include "core/file.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Would the filter of an index let this name in? */
+static bool filter_admits(const struct index *index, const bson_t *fields)
+{
+    return !index->spec.filter || filter_match(index->spec.filter, fields);
+}
+
+/* Files a name in one index; with fields unknown, what is there for their sake stays. */
+static int file_in_index(struct ttl *ttl, const struct ruleset *rs, struct index *index,
+    struct dentry *d, const bson_t *fields)
+{
+    bool from_fields = index->kind == INDEX_FIELD || index->spec.filter;
+    if (from_fields && !fields && (index->kind == INDEX_FIELD || !index_slot(d, index, NULL)))
+        return 0;
+    if (fields && !filter_admits(index, fields)) {
+        index_unfile(index, d);
+        return 0;
+    }
+    int64_t key;
+    if (index->kind == INDEX_FIELD) {
+        if (!fields_earliest_date(fields, index->spec.key, index->spec.as, &key)) {
+            index_unfile(index, d);
+            return 0;
+        }
+        key = date_add_saturated(key, ttl_jitter_ms(d->doc, (int64_t)index->spec.jitter_s * 1000));
+    } else {
+        key = ttl_index_date(ttl, rs, d, index);
+    }
+    bool parked = key == DATE_NEVER_MS;
+    int err = index_file(index, d, key, parked);
+    if (!err && !parked)
+        ttl_schedule_key(ttl, index, key);
+    return err;
+}
+
+/* The deadline that a document carries itself goes into its collection's own index. */
+static int file_own(struct ttl *ttl, const struct ruleset *rs, struct dentry *d)
+{
+    struct collection *c = d->parent;
+    int64_t at_ms = ttl_own_deadline_ms(rs, d);
+    if (at_ms == DATE_NEVER_MS) {
+        if (c->own_deadlines)
+            index_unfile(c->own_deadlines, d);
+        return 0;
+    }
+    if (!c->own_deadlines) {
+        struct index_spec spec;
+        index_spec_init(&spec);
+        spec.ttl = true;
+        c->own_deadlines = index_new("own", 3, INDEX_OWN, &spec);
+        if (!c->own_deadlines)
+            return -ENOMEM;
+        c->own_deadlines->owner = c;
+    }
+    int err = index_file(c->own_deadlines, d, at_ms, false);
+    if (!err)
+        ttl_schedule_key(ttl, c->own_deadlines, at_ms);
+    return err;
+}
+
+static bool in_force(const struct ruleset *rs, const struct index *index)
+{
+    for (unsigned int i = 0; i < rs->nindexes; i++)
+        if (rs->indexes[i] == index)
+            return true;
+    return false;
+}
+
+int filing_update(struct ttl *ttl, struct dentry *d, const bson_t *fields)
+{
+    if (document_is_collection(d->doc))
+        return 0;
+    struct ruleset *rs = ruleset_of(ttl, d->parent);
+    if (!rs)
+        return -ENOMEM;
+    for (unsigned int i = d->nslots; i-- > 0;) {
+        struct index *index = dentry_slots(d)[i].index;
+        if (index != d->parent->own_deadlines && !in_force(rs, index))
+            index_unfile(index, d);
+    }
+    int err = 0;
+    for (unsigned int i = 0; i < rs->nindexes; i++) {
+        int one = file_in_index(ttl, rs, rs->indexes[i], d, fields);
+        err = err ? err : one;
+    }
+    if (d->doc->policy || d->doc->own_ttl_s || d->parent->own_deadlines) {
+        int one = file_own(ttl, rs, d);
+        err = err ? err : one;
+    }
+    return err;
+}
+
+int filing_update_document(struct ttl *ttl, struct document *doc, const bson_t *fields)
+{
+    int err = 0;
+    for (struct dentry *d = doc->links; d; d = d->link_next) {
+        int one = filing_update(ttl, d, fields);
+        err = err ? err : one;
+    }
+    return err;
+}
+
+int filing_postpone(struct ttl *ttl, struct index *index, struct dentry *d, int64_t now_ms)
+{
+    const struct ruleset *rs = ruleset_of(ttl, d->parent);
+    if (!rs)
+        return -ENOMEM;
+    int64_t key =
+        index->kind == INDEX_OWN ? ttl_own_deadline_ms(rs, d) : ttl_index_date(ttl, rs, d, index);
+    /* Due by this index and not expired all the same: something holds it. */
+    bool held = key != DATE_NEVER_MS && date_add_saturated(key, index->expire_after_ms) <= now_ms;
+    return index_file(index, d, key, held || key == DATE_NEVER_MS);
+}
+
+/* Sets one of the document's dates; entries filed later than that are filed anew. */
+static void move_date(struct ttl *ttl, struct document *doc, int64_t *date, int64_t now_ms)
+{
+    bool back = now_ms < *date;
+    *date = now_ms;
+    if (back)
+        (void)filing_update_document(ttl, doc, NULL);
+}
+
+void filing_accessed(struct ttl *ttl, struct document *doc, int64_t now_ms, bool creator)
+{
+    if (ttl->read_only || ttl_document_hidden(ttl, doc, now_ms))
+        return;
+    if (doc->accessed_ms == now_ms && (creator || doc->flags & DOCUMENT_EXTENDED))
+        return;
+    /* Without memory to note it the access goes unrecorded; nothing else is lost. */
+    if (journal_will_change(ttl->tree, doc) != 0)
+        return;
+    if (!creator)
+        doc->flags |= DOCUMENT_EXTENDED;
+    move_date(ttl, doc, &doc->accessed_ms, now_ms);
+}
+
+void filing_written(struct ttl *ttl, struct document *doc, int64_t now_ms, bool creator)
+{
+    if (ttl->read_only || ttl_document_hidden(ttl, doc, now_ms))
+        return;
+    filing_accessed(ttl, doc, now_ms, creator);
+    if (doc->ts_ms != now_ms && journal_will_change(ttl->tree, doc) == 0)
+        move_date(ttl, doc, &doc->ts_ms, now_ms);
+}
+
+bool filing_wants_fields(struct ttl *ttl, const struct document *doc)
+{
+    if (!(doc->flags & DOCUMENT_FIELDS_STALE) || !S_ISREG(doc->mode))
+        return false;
+    for (const struct dentry *d = doc->links; d; d = d->link_next) {
+        const struct ruleset *rs = ruleset_of(ttl, d->parent);
+        if (rs && rs->needs_fields)
+            return true;
+    }
+    return false;
+}
+
+/* Adds `user.doc.*` to the fields of a content. */
+static int add_attribute_fields(const struct document *doc, bson_t *fields)
+{
+    const size_t prefix = sizeof DOC_XATTR_PREFIX - 1;
+    for (const struct xattr *x = doc->xattrs; x; x = x->next) {
+        if (strncmp(x->bytes, DOC_XATTR_PREFIX, prefix) != 0)
+            continue;
+        bson_t value;
+        int err = fields_parse_value(xattr_value(x), x->value_len, &value, NULL);
+        if (!err)
+            err = fields_add(fields, x->bytes + prefix, &value);
+        bson_destroy(&value);
+        if (err == -ENOMEM)
+            return err;
+    }
+    return 0;
+}
+
+/* System fields are stronger than content fields of the same name. */
+static int set_system_fields(const struct dentry *d, bson_t *fields)
+{
+    const struct document *doc = d->doc;
+    int err = fields_set_date(fields, "_ts", doc->ts_ms);
+    if (!err)
+        err = fields_set_date(fields, "_created", doc->created_ms);
+    if (!err)
+        err = fields_set_date(fields, "_accessed", doc->accessed_ms);
+    if (!err)
+        err = fields_set_int64(fields, "_size", (int64_t)doc->size);
+    if (!err)
+        err = fields_set_utf8(fields, "_id", d->name, d->name_len);
+    return err;
+}
+
+static bool wants_system_fields(const struct ruleset *rs)
+{
+    static const char *const names[] = {"_ts", "_created", "_accessed", "_size", "_id"};
+    for (unsigned int i = 0; i < rs->nindexes; i++) {
+        const struct index *index = rs->indexes[i];
+        if (index->kind == INDEX_FIELD && index->spec.key[0] == '_')
+            return true;
+        for (size_t k = 0; index->spec.filter && k < sizeof names / sizeof names[0]; k++)
+            if (filter_reads(index->spec.filter, names[k]))
+                return true;
+    }
+    return false;
+}
+
+/* Files a document's names by its fields, which are complete but for the system fields. */
+static int file_by_fields(struct ttl *ttl, struct document *doc, bson_t *fields)
+{
+    int32_t own_ttl_s = 0;
+    (void)fields_ttl_seconds(fields, &own_ttl_s);
+    doc->own_ttl_s = own_ttl_s;
+    int err = 0;
+    for (struct dentry *d = doc->links; d; d = d->link_next) {
+        const struct ruleset *rs = ruleset_of(ttl, d->parent);
+        if (rs && wants_system_fields(rs))
+            err = err ? err : set_system_fields(d, fields);
+        int one = filing_update(ttl, d, fields);
+        err = err ? err : one;
+    }
+    return err;
+}
+
+/*
+ * The content's fields, parsed outside the lock; empty when it has none. Clears the stale mark
+ * first: a write in between sets it again, and is looked at by its own close.
+ */
+static int parse_content(struct ttl *ttl, struct document *doc, bson_t *ret_fields)
+{
+    unsigned char *bytes;
+    size_t len;
+    doc->flags &= ~(uint32_t)DOCUMENT_FIELDS_STALE;
+    int err = file_copy_content(ttl->tree, doc, FIELDS_MAX_BYTES, &bytes, &len);
+    if (err == -EFBIG)
+        err = 0;
+    if (err) {
+        bson_init(ret_fields);
+        doc->flags |= DOCUMENT_FIELDS_STALE;
+        return err;
+    }
+    tree_unlock(ttl->tree);
+    err = -EINVAL;
+    if (bytes && fields_may_have(bytes, len))
+        err = fields_parse(bytes, len, ret_fields);
+    else
+        bson_init(ret_fields);
+    free(bytes);
+    tree_lock(ttl->tree);
+    /* No fields at all is as good an answer as any. */
+    return err == -ENOMEM ? err : 0;
+}
+
+int filing_look(struct ttl *ttl, struct document *doc, int64_t now_ms)
+{
+    if (ttl_document_hidden(ttl, doc, now_ms))
+        return 0;
+    bson_t fields;
+    document_pin(doc);
+    int err = parse_content(ttl, doc, &fields);
+    if (!err)
+        err = add_attribute_fields(doc, &fields);
+    int forward = 0;
+    if (!err && doc->links) {
+        int64_t before_ms = ttl_document_deadline(ttl, doc).at_ms;
+        err = file_by_fields(ttl, doc, &fields);
+        forward = ttl_document_deadline(ttl, doc).at_ms < before_ms;
+    }
+    bson_destroy(&fields);
+    document_unpin(ttl->tree, doc);
+    return err ? err : forward;
+}

@@ -1,0 +1,328 @@
+#include "ttl/monitor.h"
+
+#include "core/dates.h"
+#include "core/index.h"
+#include "ttl/deadline.h"
+#include "ttl/filing.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum visit_end { VISIT_DONE, VISIT_LIMIT, VISIT_STOPPED };
+
+struct visit {
+    struct ttl *ttl;
+    const struct monitor_hooks *hooks;
+    struct monitor_pass *pass;
+    struct index *index;
+    uint64_t deleted;
+    int64_t started_ms;         /* monotonic */
+    struct monitor_name *names; /* of this slice, to be removed through the kernel */
+    size_t nnames;
+};
+
+static int64_t clock_ms(const struct monitor_hooks *hooks)
+{
+    return hooks->clock_ms(hooks->arg);
+}
+
+static bool stopped(const struct monitor_hooks *hooks)
+{
+    return hooks->stop && hooks->stop(hooks->arg);
+}
+
+static struct timespec timespec_of_ms(int64_t ms)
+{
+    int64_t s = ms / 1000, rest = ms % 1000;
+    if (rest < 0) {
+        rest += 1000;
+        s--;
+    }
+    return (struct timespec){.tv_sec = (time_t)s, .tv_nsec = (long)rest * 1000000};
+}
+
+/* The largest key that is due: a threshold, which no entry has to be touched for. */
+static bool threshold(const struct index *index, int64_t now_ms, int64_t *ret_key)
+{
+    if (!index->ttl || index->dropped || index->expire_after_ms < 0)
+        return false;
+    *ret_key = date_subtract_saturated(now_ms, index->expire_after_ms);
+    return true;
+}
+
+/* Copies what is due and was not tried in this pass. */
+static size_t due_entries(const struct index *index, const struct monitor_pass *pass,
+    int64_t now_ms, struct btree_entry *ret_entries, size_t max)
+{
+    int64_t last_key;
+    if (!threshold(index, now_ms, &last_key))
+        return 0;
+    struct btree_entry from = {INT64_MIN, NULL};
+    if (index->pass == pass->number)
+        from = (struct btree_entry){index->visited.key, (char *)index->visited.item + 1};
+    return btree_copy(&index->entries, from, last_key, ret_entries, max);
+}
+
+static bool has_due(const struct index *index, const struct monitor_pass *pass, int64_t now_ms)
+{
+    struct btree_entry one;
+    return due_entries(index, pass, now_ms, &one, 1) > 0;
+}
+
+int monitor_expire(
+    struct ttl *ttl, struct dentry *d, struct timespec now, struct monitor_pass *pass)
+{
+    uint64_t keys = d->nslots;
+    int err = tree_unlink(ttl->tree, d, now);
+    if (err)
+        return err;
+    ttl->metrics.deleted_documents++;
+    ttl->metrics.deleted_keys += keys;
+    if (pass) {
+        pass->deleted_documents++;
+        pass->deleted_keys += keys;
+    }
+    return 0;
+}
+
+static void count_error(struct visit *v)
+{
+    v->ttl->metrics.errors++;
+    v->pass->errors++;
+}
+
+/* The entry stays where it is, and this pass does not come back to it. */
+static void skip(struct visit *v, struct btree_entry entry)
+{
+    v->index->visited = entry;
+    v->index->pass = v->pass->number;
+}
+
+/* One due entry. Returns true when it used up a place in the budget. */
+static bool handle(struct visit *v, struct btree_entry entry, int64_t now_ms)
+{
+    struct dentry *d = entry.item;
+    const struct monitor_hooks *hooks = v->hooks;
+    if (!ttl_expired(v->ttl, d, now_ms)) {
+        if (filing_postpone(v->ttl, v->index, d, now_ms) != 0)
+            skip(v, entry);
+        return false;
+    }
+    if (hooks->watched && hooks->remove && hooks->watched(hooks->arg, d)) {
+        struct monitor_name *name = &v->names[v->nnames++];
+        name->parent = &d->parent->doc;
+        name->removed = false;
+        memcpy(name->name, d->name, d->name_len + 1U);
+        document_pin(name->parent);
+        skip(v, entry);
+        return true;
+    }
+    if (hooks->deleting)
+        hooks->deleting(hooks->arg, d);
+    if (monitor_expire(v->ttl, d, timespec_of_ms(now_ms), v->pass) != 0) {
+        count_error(v);
+        skip(v, entry);
+        return false;
+    }
+    return true;
+}
+
+/*
+ * Removes the names of this slice through the kernel. What the kernel would not remove (a directory
+ * that the mount's owner may not write to, say) is deleted directly, if it is still expired.
+ */
+static void remove_watched(struct visit *v)
+{
+    const struct monitor_hooks *hooks = v->hooks;
+    struct tree *tree = v->ttl->tree;
+    if (!v->nnames)
+        return;
+    hooks->remove(hooks->arg, v->names, v->nnames);
+    tree_lock(tree);
+    int64_t now_ms = clock_ms(hooks);
+    for (size_t i = 0; i < v->nnames; i++) {
+        struct monitor_name *name = &v->names[i];
+        struct collection *parent = document_collection(name->parent);
+        struct dentry *d = NULL;
+        if (name->removed) {
+            v->pass->deleted_documents++;
+        } else {
+            d = tree_find(tree, parent, name->name, strlen(name->name));
+        }
+        if (d && ttl_expired(v->ttl, d, now_ms)) {
+            if (hooks->deleting)
+                hooks->deleting(hooks->arg, d);
+            if (monitor_expire(v->ttl, d, timespec_of_ms(now_ms), v->pass) != 0)
+                count_error(v);
+        }
+        document_unpin(tree, name->parent);
+    }
+    tree_unlock(tree);
+    v->nnames = 0;
+}
+
+static bool over_budget(const struct visit *v)
+{
+    const struct ttl_params *p = &v->ttl->params;
+    if (p->delete_target_docs && v->deleted >= (uint64_t)p->delete_target_docs)
+        return true;
+    return p->delete_target_ms &&
+           v->hooks->monotonic_ms(v->hooks->arg) - v->started_ms >= p->delete_target_ms;
+}
+
+/* One hold of the lock. Returns how many entries it met. */
+static size_t visit_slice(struct visit *v, bool *ret_more)
+{
+    struct btree_entry entries[MONITOR_SLICE_DOCS];
+    struct tree *tree = v->ttl->tree;
+    size_t max = MONITOR_SLICE_DOCS, n, i;
+
+    tree_lock_background(tree);
+    int64_t target = v->ttl->params.delete_target_docs;
+    if (target && (uint64_t)target - v->deleted < max)
+        max = (size_t)((uint64_t)target - v->deleted);
+    int64_t now_ms = clock_ms(v->hooks);
+    n = due_entries(v->index, v->pass, now_ms, entries, max);
+    for (i = 0; i < n; i++)
+        v->deleted += handle(v, entries[i], now_ms);
+    *ret_more = has_due(v->index, v->pass, now_ms);
+    ttl_schedule(v->ttl, v->index);
+    tree_unlock(tree);
+
+    remove_watched(v);
+    if (v->hooks->slice_done)
+        v->hooks->slice_done(v->hooks->arg);
+    return n;
+}
+
+static enum visit_end visit(struct visit *v)
+{
+    bool more = true;
+    v->deleted = 0;
+    v->started_ms = v->hooks->monotonic_ms(v->hooks->arg);
+    while (more) {
+        if (stopped(v->hooks))
+            return VISIT_STOPPED;
+        visit_slice(v, &more);
+        if (more && over_budget(v))
+            return VISIT_LIMIT;
+    }
+    return VISIT_DONE;
+}
+
+static int by_visit(const void *a, const void *b)
+{
+    const struct index *x = *(struct index *const *)a, *y = *(struct index *const *)b;
+    return x->visit_number < y->visit_number ? -1 : x->visit_number > y->visit_number;
+}
+
+/*
+ * The indexes that have something due, least recently visited first, so that a sub-pass that ends
+ * early starves nobody. Returns how many, or -ENOMEM.
+ */
+static ssize_t collect_due(
+    struct ttl *ttl, const struct monitor_pass *pass, int64_t now_ms, struct index ***ret_indexes)
+{
+    size_t n = 0, cap = 0;
+    struct index **indexes = NULL;
+    struct btree_entry at;
+    bool any = btree_first(&ttl->schedule, &at);
+    for (; any && at.key <= now_ms; any = btree_next(&ttl->schedule, at, &at)) {
+        if (!has_due(at.item, pass, now_ms))
+            continue;
+        if (n == cap) {
+            cap = cap ? cap * 2 : 16;
+            struct index **more = realloc(indexes, cap * sizeof(struct index *));
+            if (!more) {
+                free(indexes);
+                return -ENOMEM;
+            }
+            indexes = more;
+        }
+        indexes[n++] = at.item;
+    }
+    if (n)
+        qsort(indexes, n, sizeof(struct index *), by_visit);
+    *ret_indexes = indexes;
+    return (ssize_t)n;
+}
+
+/* Returns true when there is more to do in another sub-pass. */
+static bool sub_pass(struct visit *v)
+{
+    struct ttl *ttl = v->ttl;
+    struct index **indexes = NULL;
+    int64_t started_ms = v->hooks->monotonic_ms(v->hooks->arg);
+
+    tree_lock(ttl->tree);
+    ssize_t n = collect_due(ttl, v->pass, clock_ms(v->hooks), &indexes);
+    ttl->metrics.sub_passes++;
+    v->pass->sub_passes++;
+    int64_t target_ms = ttl->params.sub_pass_target_s * 1000;
+    tree_unlock(ttl->tree);
+
+    bool more = n > 0;
+    for (ssize_t i = 0; i < n; i++) {
+        v->index = indexes[i];
+        enum visit_end end = visit(v);
+        tree_lock(ttl->tree);
+        v->pass->visits++;
+        v->index->visit_number = ++ttl->visits;
+        tree_unlock(ttl->tree);
+        if (end == VISIT_STOPPED) {
+            v->pass->stopped = true;
+            more = false;
+            break;
+        }
+        if (target_ms && v->hooks->monotonic_ms(v->hooks->arg) - started_ms >= target_ms)
+            break;
+    }
+    free(indexes);
+    if (!more)
+        return false;
+    tree_lock(ttl->tree);
+    ssize_t left = collect_due(ttl, v->pass, clock_ms(v->hooks), &indexes);
+    tree_unlock(ttl->tree);
+    free(left > 0 ? indexes : NULL);
+    return left > 0;
+}
+
+void monitor_pass(struct ttl *ttl, const struct monitor_hooks *hooks, struct monitor_pass *pass)
+{
+    struct visit v = {.ttl = ttl, .hooks = hooks, .pass = pass};
+    int64_t started_ms = hooks->monotonic_ms(hooks->arg);
+
+    tree_lock(ttl->tree);
+    *pass = (struct monitor_pass){
+        .number = ++ttl->metrics.passes, .started_ms = clock_ms(hooks), .running = true};
+    ttl->pass_running = true;
+    tree_unlock(ttl->tree);
+
+    v.names = hooks->remove ? calloc(MONITOR_SLICE_DOCS, sizeof *v.names) : NULL;
+    bool possible = !ttl->read_only && (v.names || !hooks->remove);
+    while (possible && !stopped(hooks) && sub_pass(&v))
+        ;
+    free(v.names);
+
+    tree_lock(ttl->tree);
+    pass->running = false;
+    pass->stopped |= stopped(hooks);
+    pass->ended_ms = clock_ms(hooks);
+    pass->took_ms = hooks->monotonic_ms(hooks->arg) - started_ms;
+    ttl->pass_running = false;
+    ttl_reap(ttl);
+    tree_unlock(ttl->tree);
+}
+
+int64_t monitor_next_ms(struct ttl *ttl, int64_t now_ms)
+{
+    int64_t next_ms = date_add_saturated(now_ms, ttl->params.sleep_s * 1000);
+    if (!ttl->params.wake_by_deadline)
+        return next_ms;
+    /* What is due already was tried and could not be deleted: that waits for the interval. */
+    struct btree_entry after = {now_ms, (void *)UINTPTR_MAX}, first;
+    if (btree_next(&ttl->schedule, after, &first) && first.key < next_ms)
+        return first.key;
+    return next_ms;
+}

@@ -1,0 +1,82 @@
+/*
+ * monitor.h - who deletes what is due: passes, sub-passes, visits.
+ *
+ * A pass visits every TTL index that has something due, in turn; a visit deletes, oldest first,
+ * until a budget is used up or nothing is left. When all were visited the sub-pass ends, and those
+ * that stopped at a budget are visited again in the next one. The pass ends when nothing due is
+ * left that it has not tried. (MongoDB's TTL monitor since 6.0 works in these terms.)
+ *
+ * Every document is judged once more at the moment it is deleted. The tree's lock is taken in
+ * slices.
+ */
+#ifndef TTLFS_TTL_MONITOR_H
+#define TTLFS_TTL_MONITOR_H
+
+#include "core/reason.h"
+#include "ttl/ttl.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Documents handled per hold of the lock: about half a millisecond. */
+#define MONITOR_SLICE_DOCS 256
+
+/* A name to be removed through the kernel, because somebody watches. */
+struct monitor_name {
+    struct document *parent; /* pinned */
+    bool removed;            /* out */
+    char name[DOCUMENT_NAME_MAX_BYTES + 1];
+};
+
+/* What a pass asks of its surroundings. All but `clock` and `monotonic` may be NULL. */
+struct monitor_hooks {
+    void *arg;
+    int64_t (*clock_ms)(void *arg);     /* the filesystem's time */
+    int64_t (*monotonic_ms)(void *arg); /* for budgets */
+    /* Would somebody notice? Asked with the lock held. */
+    bool (*watched)(void *arg, struct dentry *d);
+    /* Removes names so that watchers are told. Called without the lock. */
+    void (*remove)(void *arg, struct monitor_name *names, size_t n);
+    /* A name is about to be deleted directly. Called with the lock held. */
+    void (*deleting)(void *arg, struct dentry *d);
+    /* A slice is over: a good moment for what needs no lock. */
+    void (*slice_done)(void *arg);
+    /* Asked between slices: true ends the pass early. */
+    bool (*stop)(void *arg);
+};
+
+/* What one pass did. */
+struct monitor_pass {
+    uint64_t number;
+    uint64_t sub_passes;
+    uint64_t visits;
+    uint64_t deleted_documents;
+    uint64_t deleted_keys;
+    uint64_t errors;
+    int64_t started_ms, ended_ms; /* the filesystem's time */
+    int64_t took_ms;
+    bool running;
+    bool stopped; /* before everything due was tried */
+};
+
+/*
+ * Runs one pass. One at a time. Expects no lock.
+ * @pass  written as the pass goes on, under the tree's lock
+ */
+void monitor_pass(struct ttl *ttl, const struct monitor_hooks *hooks, struct monitor_pass *pass);
+
+/*
+ * Deletes an expired name and counts it. Expects the lock.
+ * @pass  NULL outside of a pass
+ * Errors: -ENOMEM.
+ */
+int monitor_expire(
+    struct ttl *ttl, struct dentry *d, struct timespec now, struct monitor_pass *pass);
+
+/*
+ * When the next pass is to start by itself, given that one has just ended: after the sleeping time,
+ * or at the next deadline if that is to wake the monitor. Expects the lock.
+ */
+int64_t monitor_next_ms(struct ttl *ttl, int64_t now_ms);
+
+#endif
