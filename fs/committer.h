@@ -1,0 +1,46 @@
+/*
+ * committer.h - the thread that makes changes durable: every commit= seconds, and when asked.
+ *
+ * Group commit: whoever waits for durability waits for the batch that holds its changes; all that
+ * came in meanwhile goes into the next batch together.
+ */
+#ifndef TTLFS_FS_COMMITTER_H
+#define TTLFS_FS_COMMITTER_H
+
+#include "core/tree.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct committer {
+    struct tree *tree;
+    int64_t interval_ms;
+    pthread_t thread;
+    bool running;
+    pthread_mutex_t lock; /* covers what follows; taken after the tree's lock, if both */
+    pthread_cond_t wanted, done;
+    bool stop;
+    uint64_t asked;   /* the newest batch that somebody waits for */
+    uint64_t durable; /* the newest batch that is durable */
+    uint64_t tries;   /* commits that ended, well or not */
+    int error;        /* -errno of the last try; 0 when it went well */
+};
+
+/*
+ * Starts the thread. A tree without a store needs none: then every wait succeeds at once.
+ * @interval_ms  0: only when asked
+ * Errors: -ENOMEM, -EAGAIN.
+ */
+int committer_start(struct committer *committer, struct tree *tree, int64_t interval_ms);
+
+/* Commits what is left and ends the thread. Returns 0 or the error of the last commit. */
+int committer_stop(struct committer *committer);
+
+/*
+ * Waits until everything is durable that was noted before the call. Expects no lock.
+ * Errors: -EIO, -ENOSPC: the batch could not be written (it is kept and tried again).
+ */
+int committer_wait(struct committer *committer);
+
+#endif

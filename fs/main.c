@@ -1,0 +1,425 @@
+/*
+ * main.c - ttlfs: from the command line to a mount, and back.
+ *
+ * The process forks before anything else: threads and the store's lock do not survive a fork. The
+ * parent waits at a pipe for one byte, the exit status: 0 when the mount answers. Exit statuses are
+ * those of libfuse's fuse_main.
+ */
+#include "fs/fs.h"
+#include "fs/log.h"
+#include "fs/session.h"
+
+#include "core/store.h"
+#include "ttl/rules.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#ifndef TTLFS_VERSION
+#define TTLFS_VERSION "0.1"
+#endif
+
+enum {
+    EXIT_OPTIONS = 1,
+    EXIT_MOUNTPOINT = 2,
+    EXIT_SETUP = 3,
+    EXIT_MOUNT = 4,
+    EXIT_DAEMON = 5,
+    EXIT_SIGNALS = 6,
+    EXIT_LOOP = 7,
+};
+
+struct startup {
+    struct fs *fs;
+    int pipe; /* to the parent; -1 when in the foreground, or when it was told */
+};
+
+/* The one line that says why it did not work. */
+static int fail(int status, const char *format, const char *detail)
+{
+    char line[512];
+    (void)snprintf(line, sizeof line, format, detail);
+    fprintf(stderr, "ttlfs: %s\n", line);
+    return status;
+}
+
+static void tell_parent(struct startup *startup, unsigned char status)
+{
+    if (startup->pipe < 0)
+        return;
+    ssize_t n;
+    do
+        n = write(startup->pipe, &status, 1);
+    while (n < 0 && errno == EINTR);
+    close(startup->pipe);
+    startup->pipe = -1;
+}
+
+/* Nobody reads our terminal any more. */
+static void leave_terminal(void)
+{
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (null < 0)
+        return;
+    (void)dup2(null, STDIN_FILENO);
+    (void)dup2(null, STDOUT_FILENO);
+    (void)dup2(null, STDERR_FILENO);
+    if (null > STDERR_FILENO)
+        close(null);
+}
+
+/* The mount answers: the monitor may start, and the parent may return. */
+static void on_answered(void *arg)
+{
+    struct startup *startup = arg;
+    struct fs *fs = startup->fs;
+    fs->mmap_direct = session_has_mmap_direct();
+    fs->notifier.has_epochs = session_forget_names(fs->session) == 0;
+    int err = monitor_thread_start(&fs->monitor, fs);
+    if (err)
+        log_line(LOG_ERR, "the monitor cannot be started: %s", strerrordesc_np(-err));
+    if (startup->pipe >= 0) {
+        tell_parent(startup, 0);
+        leave_terminal();
+    }
+}
+
+/*
+ * Forks unless in the foreground.
+ * Returns -1 in the process that goes on, or the exit status in the parent.
+ */
+static int daemonise(bool foreground, struct startup *startup)
+{
+    int ends[2];
+    if (foreground)
+        return -1;
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return fail(EXIT_DAEMON, "no pipe: %s", strerrordesc_np(errno));
+    pid_t pid = fork();
+    if (pid < 0)
+        return fail(EXIT_DAEMON, "cannot fork: %s", strerrordesc_np(errno));
+    if (pid == 0) {
+        close(ends[0]);
+        startup->pipe = ends[1];
+        (void)setsid();
+        if (chdir("/") != 0)
+            return fail(EXIT_DAEMON, "cannot change to /: %s", strerrordesc_np(errno));
+        return -1;
+    }
+    close(ends[1]);
+    unsigned char status = EXIT_DAEMON;
+    ssize_t n;
+    do
+        n = read(ends[0], &status, 1);
+    while (n < 0 && errno == EINTR);
+    if (n == 1)
+        return status;
+    return fail(EXIT_DAEMON, "the daemon ended before it was ready%s", "");
+}
+
+static int64_t default_max_pages(void)
+{
+    /* As tmpfs: half of the memory. */
+    return sysconf(_SC_PHYS_PAGES) / 2 * (sysconf(_SC_PAGESIZE) / CONTENT_PAGE_BYTES);
+}
+
+static int set_root_rule(struct fs *fs, const char *name, const char *value, struct reason *why)
+{
+    bool forward;
+    if (!value)
+        return 0;
+    return rules_set(&fs->ttl, &fs->tree->root->doc, name, value, strlen(value), 0, fs_now_ms(fs),
+        &forward, why);
+}
+
+/* Mount options that are the root collection's own. */
+static int set_up_root(struct fs *fs, bool fresh, struct reason *why)
+{
+    const struct fs_options *o = &fs->options;
+    struct document *root = &fs->tree->root->doc;
+    tree_lock(fs->tree);
+    int err = journal_will_change(fs->tree, root);
+    if (!err && fresh) {
+        struct timespec now = fs_now(fs);
+        root->mode = S_IFDIR | (o->allow_other ? 01777 : 0755);
+        root->uid = fs->owner_uid;
+        root->gid = fs->owner_gid;
+        document_set_atime(root, now);
+        document_set_mtime(root, now);
+        document_set_ctime(root, now);
+        root->created_ms = root->ts_ms = root->accessed_ms = timespec_ms(now);
+    }
+    if (!err && o->mode >= 0)
+        root->mode = S_IFDIR | (uint32_t)o->mode;
+    if (!err && o->uid >= 0)
+        root->uid = (uint32_t)o->uid;
+    if (!err && o->gid >= 0)
+        root->gid = (uint32_t)o->gid;
+    if (!err)
+        err = set_root_rule(fs, INDEX_XATTR_PREFIX "_ts", o->ttl, why);
+    if (!err)
+        err = set_root_rule(fs, TTL_XATTR_PREFIX "idle", o->idle, why);
+    if (!err)
+        err = set_root_rule(fs, TTL_XATTR_PREFIX "max", o->max, why);
+    if (!err)
+        err = set_root_rule(fs, TTL_XATTR_PREFIX "refresh", o->refresh, why);
+    tree_unlock(fs->tree);
+    return err;
+}
+
+static bool keep_blob(void *arg, uint64_t blob)
+{
+    const struct tree *tree = arg;
+    return tree_has_blob(tree, blob);
+}
+
+/* Opens the store and builds the tree. Returns 0 or an exit status. */
+static int set_up(struct fs *fs)
+{
+    struct reason why = {0};
+    int err = 0;
+    const struct fs_options *o = &fs->options;
+    if (strcmp(o->store, "memory:") != 0)
+        err = store_open(o->store, o->read_only, &fs->store, &why);
+    if (err)
+        return fail(EXIT_SETUP, "%s", why.text[0] ? why.text : strerrordesc_np(-err));
+    ttl_init(&fs->ttl);
+    struct tree_observer observer = ttl_observer(&fs->ttl);
+    fs->tree = tree_new(fs->store, &observer);
+    if (!fs->tree)
+        return fail(EXIT_SETUP, "no memory%s", "");
+    fs->ttl.tree = fs->tree;
+    fs->ttl.read_only = o->read_only;
+    fs->tree->journal.enabled = fs->store && !o->read_only;
+    fs->tree->max_documents = o->max_documents;
+    fs->tree->budget.max_pages = o->size_set || fs->store ? o->max_pages : default_max_pages();
+    err = ttl_load(&fs->ttl, &why);
+    bool fresh = fs->tree->root->doc.created_ms == 0;
+    if (!err && fs->store && !o->read_only) {
+        int swept = store_blob_sweep(fs->store, keep_blob, fs->tree);
+        if (swept > 0)
+            log_line(LOG_INFO, "%d large contents of an earlier process were removed", swept);
+    }
+    if (!err && (!o->read_only || fresh))
+        err = set_up_root(fs, fresh, &why);
+    if (!err && o->monitor_off)
+        fs->ttl.params.monitor_enabled = false;
+    if (err)
+        return fail(EXIT_SETUP, "%s", why.text[0] ? why.text : strerrordesc_np(-err));
+    return 0;
+}
+
+static void tear_down(struct fs *fs)
+{
+    tree_free(fs->tree);
+    ttl_release(&fs->ttl);
+    store_close(fs->store);
+}
+
+/* Ends the session on SIGTERM, SIGINT and SIGHUP. */
+struct signals {
+    struct fs *fs;
+    pthread_t thread, main;
+    sigset_t set;
+    atomic_bool loop_ended;
+};
+
+static void on_nudge(int signal)
+{
+    (void)signal;
+}
+
+static void *wait_for_signal(void *arg)
+{
+    struct signals *s = arg;
+    int number = 0;
+    while (number == 0 || (number == SIGUSR1 && !atomic_load(&s->loop_ended)))
+        if (sigwait(&s->set, &number) != 0)
+            number = 0;
+    if (number == SIGUSR1)
+        return NULL;
+    log_line(LOG_INFO, "ending: %s", sigdescr_np(number));
+    /* While requests are still answered: the monitor may be in the middle of an unlink. */
+    monitor_thread_stop(&s->fs->monitor);
+    fuse_session_exit(s->fs->session);
+    /* The loop sleeps in a semaphore, which only a signal of its own thread interrupts. */
+    while (!atomic_load(&s->loop_ended)) {
+        struct timespec pause = {.tv_nsec = 10000000};
+        pthread_kill(s->main, SIGUSR2);
+        nanosleep(&pause, NULL);
+    }
+    return NULL;
+}
+
+/* Must run before any thread is started: they inherit what is blocked. */
+static int block_signals(struct signals *s)
+{
+    struct sigaction nudge = {.sa_handler = on_nudge}, ignore = {.sa_handler = SIG_IGN};
+    s->main = pthread_self();
+    sigemptyset(&s->set);
+    sigaddset(&s->set, SIGTERM);
+    sigaddset(&s->set, SIGINT);
+    sigaddset(&s->set, SIGHUP);
+    sigaddset(&s->set, SIGUSR1);
+    /* A write beyond RLIMIT_FSIZE is an error, not a death. */
+    if (sigaction(SIGUSR2, &nudge, NULL) != 0 || sigaction(SIGPIPE, &ignore, NULL) != 0 ||
+        sigaction(SIGXFSZ, &ignore, NULL) != 0)
+        return -errno;
+    return -pthread_sigmask(SIG_BLOCK, &s->set, NULL);
+}
+
+static int serve(struct fs *fs, struct signals *signals)
+{
+    struct fuse_loop_config *config = fuse_loop_cfg_create();
+    if (!config)
+        return EXIT_LOOP;
+    int err = committer_start(&fs->committer, fs->tree, fs->options.commit_ms);
+    if (!err)
+        err = notifier_start(&fs->notifier, fs->session);
+    if (!err)
+        err = pthread_create(&signals->thread, NULL, wait_for_signal, signals);
+    bool waiting = !err;
+    if (!err) {
+        fuse_loop_cfg_set_clone_fd(config, 0);
+        err = fuse_session_loop_mt(fs->session, config);
+    }
+    fuse_loop_cfg_destroy(config);
+    atomic_store(&signals->loop_ended, true);
+    if (waiting) {
+        pthread_kill(signals->thread, SIGUSR1);
+        pthread_join(signals->thread, NULL);
+    }
+    monitor_thread_stop(&fs->monitor);
+    notifier_stop(&fs->notifier);
+    fuse_session_unmount(fs->session);
+    int lost = committer_stop(&fs->committer);
+    /* A signal ends the loop with its number: that is a clean end. */
+    return err < 0 || lost ? EXIT_LOOP : 0;
+}
+
+/* Root, alone on its mount, may do everything: then asking the kernel to check only costs. */
+static bool needs_permission_checks(const struct fs_options *o)
+{
+    return o->allow_other || geteuid() != 0;
+}
+
+static int add_mount_options(struct fs_options *o)
+{
+    char name[512];
+    (void)snprintf(name, sizeof name, "-ofsname=%s", o->store);
+    /* A comma would end the option. */
+    for (char *comma = strchr(name, ','); comma; comma = strchr(comma, ','))
+        *comma = '_';
+    int err = fuse_opt_insert_arg(&o->fuse, 1, "-osubtype=ttlfs");
+    err |= fuse_opt_insert_arg(&o->fuse, 1, name);
+    if (needs_permission_checks(o))
+        err |= fuse_opt_add_arg(&o->fuse, "-odefault_permissions");
+    if (o->debug)
+        err |= fuse_opt_add_arg(&o->fuse, "-odebug");
+    return err ? -ENOMEM : 0;
+}
+
+static int mount_and_serve(struct fs *fs, struct startup *startup)
+{
+    struct signals signals = {.fs = fs};
+    int status = set_up(fs);
+    if (status)
+        goto out;
+    if (block_signals(&signals) != 0) {
+        status = fail(EXIT_SIGNALS, "signals cannot be handled: %s", strerrordesc_np(errno));
+        goto out;
+    }
+    if (add_mount_options(&fs->options) == 0)
+        fs->session = fuse_session_new(&fs->options.fuse, &fs_ops, sizeof fs_ops, fs);
+    if (!fs->session) {
+        status = fail(EXIT_OPTIONS, "%s", "libfuse refused the options");
+        goto out;
+    }
+    if (fuse_session_mount(fs->session, fs->options.mountpoint) != 0) {
+        status = fail(EXIT_MOUNT, "%s cannot be mounted", fs->options.mountpoint);
+        goto out;
+    }
+    if (session_init(fs->session, on_answered, startup) != 0) {
+        fuse_session_unmount(fs->session);
+        status = fail(EXIT_SETUP, "%s", "libfuse takes no custom I/O");
+        goto out;
+    }
+    log_init(!fs->options.foreground);
+    status = serve(fs, &signals);
+out:
+    if (fs->session)
+        fuse_session_destroy(fs->session);
+    tear_down(fs);
+    return status;
+}
+
+static int check_mountpoint(const struct fs_options *o)
+{
+    struct stat st;
+    if (!o->mountpoint)
+        return fail(EXIT_MOUNTPOINT, "%s", "MOUNTPOINT is missing");
+    if (stat(o->mountpoint, &st) != 0)
+        return fail(EXIT_MOUNTPOINT, "the mountpoint %s cannot be used", o->mountpoint);
+    if (!S_ISDIR(st.st_mode))
+        return fail(EXIT_MOUNTPOINT, "the mountpoint %s is no directory", o->mountpoint);
+    return 0;
+}
+
+/* Each open large file takes a descriptor. */
+static void raise_descriptor_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+static int run(struct fs *fs)
+{
+    struct startup startup = {.fs = fs, .pipe = -1};
+    int status = daemonise(fs->options.foreground, &startup);
+    if (status >= 0)
+        return status;
+    raise_descriptor_limit();
+    status = mount_and_serve(fs, &startup);
+    tell_parent(&startup, (unsigned char)status);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    static struct fs fs;
+    struct reason why = {0};
+    int status;
+    umask(0);
+    clock_gettime(CLOCK_MONOTONIC, &fs.started);
+    fs.owner_uid = geteuid();
+    fs.owner_gid = getegid();
+    int err = options_parse(argc, argv, &fs.options, &why);
+    if (err) {
+        status = fail(EXIT_OPTIONS, "%s", why.text[0] ? why.text : strerrordesc_np(-err));
+    } else if (fs.options.help) {
+        fputs(options_help, stdout);
+        status = 0;
+    } else if (fs.options.version) {
+        printf("ttlfs %s, libfuse %s\n", TTLFS_VERSION, fuse_pkgversion());
+        status = 0;
+    } else {
+        log_debug(fs.options.debug);
+        status = check_mountpoint(&fs.options);
+        if (!status)
+            status = run(&fs);
+    }
+    options_release(&fs.options);
+    return status;
+}

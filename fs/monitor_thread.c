@@ -1,0 +1,374 @@
+#include "fs/monitor_thread.h"
+
+#include "fs/fs.h"
+#include "fs/log.h"
+#include "ttl/deadline.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Watchers are looked for again after this many times what looking for them took. */
+#define SCAN_PAUSE_FACTOR 20
+/* A document deleted behind the kernel's back leaves its directory's attributes stale. */
+
+static int64_t monotonic_us(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+static int64_t monotonic_ms(void)
+{
+    return monotonic_us() / 1000;
+}
+
+static int64_t hook_clock(void *arg)
+{
+    return fs_now_ms(((struct monitor_thread *)arg)->fs);
+}
+
+static int64_t hook_monotonic(void *arg)
+{
+    (void)arg;
+    return monotonic_ms();
+}
+
+static bool hook_stop(void *arg)
+{
+    return atomic_load(&((struct monitor_thread *)arg)->stop);
+}
+
+static bool hook_watched(void *arg, struct dentry *d)
+{
+    const struct monitor_thread *m = arg;
+    if (m->fs->options.notify == NOTIFY_ALWAYS)
+        return true;
+    return watch_set_has(&m->watches, d->parent->doc.ino) ||
+           watch_set_has(&m->watches, d->doc->ino);
+}
+
+static void hook_deleting(void *arg, struct dentry *d)
+{
+    struct fs *fs = ((struct monitor_thread *)arg)->fs;
+    if (d->doc->nlookup)
+        notifier_drop_name(&fs->notifier, fs_nodeid(fs, &d->parent->doc), d->name, d->name_len);
+    if (d->doc->nlink > 1 && d->doc->nlookup)
+        notifier_attributes(&fs->notifier, fs_nodeid(fs, d->doc));
+    /* One notification per directory and batch would do; the kernel's times are by the second. */
+    if (d->parent->doc.nlookup || d->parent == fs->tree->root) {
+        struct timespec now = fs_now(fs);
+        if (d->parent->doc.mtime_s != now.tv_sec ||
+            now.tv_nsec - (long)d->parent->doc.mtime_ns > 1000000)
+            notifier_attributes(&fs->notifier, fs_nodeid(fs, &d->parent->doc));
+    }
+}
+
+/* The device of our mount; asks the kernel once, when requests are being answered. */
+static dev_t mount_device(struct monitor_thread *m)
+{
+    struct stat st;
+    if (!m->device && stat(m->fs->options.mountpoint, &st) == 0 && st.st_ino == TREE_ROOT_INO)
+        m->device = st.st_dev;
+    return m->device;
+}
+
+static void scan_watches(struct monitor_thread *m)
+{
+    if (m->fs->options.notify != NOTIFY_AUTO)
+        return;
+    int64_t now_us = monotonic_us();
+    if (m->scanned_ms && now_us - m->scanned_ms * 1000 < SCAN_PAUSE_FACTOR * m->scan_took_us)
+        return;
+    if (!mount_device(m) || watch_set_scan(&m->watches, m->device) != 0)
+        return;
+    int64_t end_us = monotonic_us();
+    m->scan_took_us = end_us - now_us;
+    m->scanned_ms = end_us / 1000;
+}
+
+static void hook_slice_done(void *arg)
+{
+    scan_watches(arg);
+}
+
+/* The path of a collection below the mountpoint. Returns false when it is too long or removed. */
+static bool path_of(struct fs *fs, struct collection *c, char *path, size_t size)
+{
+    size_t at = size - 1;
+    path[at] = '\0';
+    tree_lock(fs->tree);
+    bool ok = true;
+    while (ok && c != fs->tree->root) {
+        struct dentry *d = c->doc.links;
+        ok = d && (size_t)d->name_len + 1 <= at;
+        if (ok) {
+            at -= d->name_len;
+            memcpy(path + at, d->name, d->name_len);
+            path[--at] = '/';
+            c = d->parent;
+        }
+    }
+    tree_unlock(fs->tree);
+    size_t len = strlen(fs->options.mountpoint);
+    if (!ok || len > at)
+        return false;
+    at -= len;
+    memcpy(path + at, fs->options.mountpoint, len);
+    memmove(path, path + at, size - at);
+    return true;
+}
+
+/*
+ * Opens a collection through the kernel. That it is really ours is checked: after an unmount the
+ * same path names somebody else's directory.
+ */
+static int open_collection(struct monitor_thread *m, struct document *doc)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    if (!mount_device(m) || !path_of(m->fs, document_collection(doc), path, sizeof path))
+        return -1;
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd >= 0 && (fstat(fd, &st) != 0 || st.st_dev != m->device || st.st_ino != doc->ino)) {
+        close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
+/* The descriptor is open for one batch only: an open one would keep umount busy. */
+static void hook_remove(void *arg, struct monitor_name *names, size_t n)
+{
+    struct monitor_thread *m = arg;
+    struct document *parent = NULL;
+    int fd = -1;
+    atomic_store(&m->tid, (int)syscall(SYS_gettid));
+    for (size_t i = 0; i < n && !atomic_load(&m->stop); i++) {
+        if (names[i].parent != parent) {
+            if (fd >= 0)
+                close(fd);
+            parent = names[i].parent;
+            fd = open_collection(m, parent);
+        }
+        if (fd >= 0)
+            names[i].removed = unlinkat(fd, names[i].name, 0) == 0;
+    }
+    if (fd >= 0)
+        close(fd);
+    atomic_store(&m->tid, 0);
+}
+
+/* Returns true when the monitor may delete. */
+static bool clock_is_good(struct monitor_thread *m)
+{
+    struct timespec wall;
+    clock_gettime(CLOCK_REALTIME, &wall);
+    int64_t wall_ms = timespec_ms(wall), mono_ms = monotonic_ms();
+    tree_lock(m->fs->tree);
+    int64_t limit_ms = m->fs->ttl.params.clock_jump_s * 1000;
+    tree_unlock(m->fs->tree);
+
+    pthread_mutex_lock(&m->lock);
+    if (m->confirm_clock)
+        clock_guard_confirm(&m->guard, wall_ms, mono_ms);
+    m->confirm_clock = false;
+    enum clock_guard_event event = clock_guard_check(&m->guard, wall_ms, mono_ms, limit_ms);
+    int64_t leap_s = m->guard.leap_ms / 1000;
+    bool held = m->guard.held;
+    pthread_mutex_unlock(&m->lock);
+
+    if (event == CLOCK_LEAPT)
+        log_line(LOG_WARNING,
+            "the clock leapt by %lld s: nothing is deleted until it is confirmed "
+            "(echo 1 > .ttlfs/parameters/ttlMonitorClockConfirm) or has stayed for 10 minutes",
+            (long long)leap_s);
+    else if (event == CLOCK_SETTLED)
+        log_line(LOG_INFO, "the clock has stayed for 10 minutes: deleting again");
+    tree_lock(m->fs->tree);
+    m->clock_held = held;
+    tree_unlock(m->fs->tree);
+    return !held;
+}
+
+static void run_pass(struct monitor_thread *m)
+{
+    struct fs *fs = m->fs;
+    bool unlinks = fs->options.notify != NOTIFY_NEVER;
+    struct monitor_hooks hooks = {
+        .arg = m,
+        .clock_ms = hook_clock,
+        .monotonic_ms = hook_monotonic,
+        .watched = unlinks ? hook_watched : NULL,
+        .remove = unlinks ? hook_remove : NULL,
+        .deleting = hook_deleting,
+        .slice_done = hook_slice_done,
+        .stop = hook_stop,
+    };
+    scan_watches(m);
+    monitor_pass(&fs->ttl, &hooks, &m->pass);
+}
+
+static void answer(struct pass_waiter *waiters)
+{
+    while (waiters) {
+        struct pass_waiter *next = waiters->next;
+        fuse_reply_write(waiters->req, waiters->written);
+        free(waiters);
+        waiters = next;
+    }
+}
+
+/* Is something due that the thread should delete by itself? */
+static bool due(struct fs *fs, int64_t next_ms, int64_t now_ms)
+{
+    return fs->ttl.params.monitor_enabled && !fs->options.read_only && now_ms >= next_ms;
+}
+
+/* Sleeps until woken or until the filesystem's time is `until_ms`. The monitor's lock is held. */
+static void sleep_until(struct monitor_thread *m, int64_t until_ms, int64_t now_ms)
+{
+    struct timespec t;
+    /* A real clock is looked at once a minute at least, for the guard. */
+    int64_t wait_ms = until_ms > now_ms ? until_ms - now_ms : 0;
+    wait_ms = wait_ms < 60000 ? wait_ms : 60000;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    t.tv_sec += wait_ms / 1000;
+    t.tv_nsec += (long)(wait_ms % 1000) * 1000000;
+    if (t.tv_nsec >= 1000000000) {
+        t.tv_nsec -= 1000000000;
+        t.tv_sec++;
+    }
+    while (!m->woken && !m->waiters && !atomic_load(&m->stop))
+        if (pthread_cond_timedwait(&m->wanted, &m->lock, &t) == ETIMEDOUT)
+            break;
+    m->woken = false;
+}
+
+static void *run(void *arg)
+{
+    struct monitor_thread *m = arg;
+    struct fs *fs = m->fs;
+    int64_t interval_ms = INT64_MIN; /* end of the last pass; the first one comes at once */
+    while (!atomic_load(&m->stop)) {
+        pthread_mutex_lock(&m->lock);
+        struct pass_waiter *waiters = m->waiters;
+        m->waiters = NULL;
+        pthread_mutex_unlock(&m->lock);
+
+        bool good = clock_is_good(m);
+        tree_lock(fs->tree);
+        int64_t now_ms = fs_now_ms(fs);
+        int64_t next_ms =
+            interval_ms == INT64_MIN ? now_ms : monitor_next_ms(&fs->ttl, interval_ms);
+        if (now_ms < interval_ms)
+            next_ms = now_ms; /* the clock went back */
+        bool wanted = due(fs, next_ms, now_ms);
+        tree_unlock(fs->tree);
+
+        if (good && (waiters || wanted)) {
+            run_pass(m);
+            tree_lock(fs->tree);
+            interval_ms = fs_now_ms(fs);
+            next_ms = monitor_next_ms(&fs->ttl, interval_ms);
+            tree_unlock(fs->tree);
+        }
+        answer(waiters);
+
+        tree_lock(fs->tree);
+        now_ms = fs_now_ms(fs);
+        bool sleeps = !fs->ttl.params.monitor_enabled || fs->options.read_only || !good;
+        if (sleeps)
+            next_ms = DATE_NEVER_MS;
+        fs->ttl.monitor_wakes_ms = sleeps || !fs->ttl.params.wake_by_deadline ? INT64_MIN : next_ms;
+        tree_unlock(fs->tree);
+        pthread_mutex_lock(&m->lock);
+        sleep_until(m, next_ms, now_ms);
+        pthread_mutex_unlock(&m->lock);
+    }
+    pthread_mutex_lock(&m->lock);
+    struct pass_waiter *waiters = m->waiters;
+    m->waiters = NULL;
+    pthread_mutex_unlock(&m->lock);
+    answer(waiters);
+    return NULL;
+}
+
+static void wake(void *arg)
+{
+    monitor_thread_wake(arg);
+}
+
+int monitor_thread_start(struct monitor_thread *m, struct fs *fs)
+{
+    pthread_condattr_t attr;
+    memset(m, 0, sizeof *m);
+    m->fs = fs;
+    watch_set_init(&m->watches);
+    pthread_mutex_init(&m->lock, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&m->wanted, &attr);
+    pthread_condattr_destroy(&attr);
+    fs->ttl.wake = wake;
+    fs->ttl.wake_arg = m;
+    int err = pthread_create(&m->thread, NULL, run, m);
+    m->running = err == 0;
+    return -err;
+}
+
+void monitor_thread_stop(struct monitor_thread *m)
+{
+    if (!m->running)
+        return;
+    atomic_store(&m->stop, true);
+    monitor_thread_wake(m);
+    pthread_join(m->thread, NULL);
+    m->running = false;
+    watch_set_release(&m->watches);
+}
+
+void monitor_thread_wake(struct monitor_thread *m)
+{
+    pthread_mutex_lock(&m->lock);
+    m->woken = true;
+    pthread_cond_signal(&m->wanted);
+    pthread_mutex_unlock(&m->lock);
+}
+
+void monitor_thread_confirm_clock(struct monitor_thread *m)
+{
+    pthread_mutex_lock(&m->lock);
+    m->confirm_clock = true;
+    m->woken = true;
+    pthread_cond_signal(&m->wanted);
+    pthread_mutex_unlock(&m->lock);
+}
+
+void monitor_thread_request(struct monitor_thread *m, fuse_req_t req, size_t size)
+{
+    struct pass_waiter *waiter = malloc(sizeof *waiter);
+    if (!waiter) {
+        fuse_reply_err(req, ENOMEM);
+        return;
+    }
+    *waiter = (struct pass_waiter){.req = req, .written = size};
+    pthread_mutex_lock(&m->lock);
+    bool running = m->running && !atomic_load(&m->stop);
+    if (running) {
+        waiter->next = m->waiters;
+        m->waiters = waiter;
+        pthread_cond_signal(&m->wanted);
+    }
+    pthread_mutex_unlock(&m->lock);
+    if (!running) {
+        free(waiter);
+        fuse_reply_err(req, ESHUTDOWN);
+    }
+}

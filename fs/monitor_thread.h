@@ -1,0 +1,65 @@
+/*
+ * monitor_thread.h - the thread that runs the monitor's passes, and what passes need of the mount.
+ *
+ * It sleeps until the next deadline or interval, until somebody writes to `.ttlfs/pass`, or until a
+ * nearer deadline appears. Documents that somebody watches are unlinked through the mount itself,
+ * so that the kernel raises the events that rm would raise; the handler of UNLINK knows this thread
+ * and lets it remove what is expired, and only that.
+ */
+#ifndef TTLFS_FS_MONITOR_THREAD_H
+#define TTLFS_FS_MONITOR_THREAD_H
+
+#include "fs/watch.h"
+#include "ttl/clock_guard.h"
+#include "ttl/monitor.h"
+
+#include <fuse_lowlevel.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+struct fs;
+
+/* Somebody who wrote to `.ttlfs/pass` and waits for the end of a pass that begins after that. */
+struct pass_waiter {
+    struct pass_waiter *next;
+    fuse_req_t req;
+    size_t written;
+};
+
+struct monitor_thread {
+    struct fs *fs;
+    pthread_t thread;
+    bool running;
+    atomic_int tid; /* the thread's number, by which UNLINK knows it; 0 while it removes nothing */
+    atomic_bool stop;
+    pthread_mutex_t lock; /* covers what follows; may be taken while the tree's lock is held */
+    pthread_cond_t wanted;
+    bool woken;
+    bool confirm_clock;
+    struct pass_waiter *waiters;
+    struct clock_guard guard;
+    /* the thread's own */
+    dev_t device; /* of the mount; 0 until it was asked for */
+    struct watch_set watches;
+    int64_t scanned_ms, scan_took_us;
+    /* under the tree's lock */
+    struct monitor_pass pass; /* the running or the last one */
+    bool clock_held;
+};
+
+/* Errors: -EAGAIN, -ENOMEM. */
+int monitor_thread_start(struct monitor_thread *monitor, struct fs *fs);
+/* Ends a running pass early, replies to waiters, ends the thread. The session must still answer. */
+void monitor_thread_stop(struct monitor_thread *monitor);
+
+/* Looks at deadlines and parameters again. Any lock may be held but the monitor's own. */
+void monitor_thread_wake(struct monitor_thread *monitor);
+
+/* Somebody says that the clock is right. */
+void monitor_thread_confirm_clock(struct monitor_thread *monitor);
+
+/* Runs a pass and then replies to the write of `size` bytes. */
+void monitor_thread_request(struct monitor_thread *monitor, fuse_req_t req, size_t size);
+
+#endif

@@ -1,0 +1,205 @@
+/*
+ * ops_attr.c - attributes: getattr, setattr, readlink, statfs.
+ */
+#include "fs/control.h"
+#include "fs/fs.h"
+#include "fs/session.h"
+
+#include "core/file.h"
+#include "core/store.h"
+#include "ttl/deadline.h"
+#include "ttl/filing.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#define ATTR_TIMEOUT_S ((double)FS_CACHE_MAX_MS / 1000)
+
+void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+    struct fs *fs = fs_of(req);
+    struct stat st;
+    (void)fi;
+    if (control_is_node(ino)) {
+        control_getattr(req, ino);
+        return;
+    }
+    tree_lock(fs->tree);
+    struct document *doc = fs_document(fs, ino);
+    bool gone = fs_gone(fs, doc, fs_now_ms(fs));
+    if (!gone)
+        fs_stat(fs, doc, &st);
+    tree_unlock(fs->tree);
+    if (gone)
+        fuse_reply_err(req, ENOENT);
+    else
+        fuse_reply_attr(req, &st, ATTR_TIMEOUT_S);
+}
+
+void fs_kill_privileges(struct document *doc)
+{
+    doc->mode &= ~(uint32_t)S_ISUID;
+    if (doc->mode & S_IXGRP)
+        doc->mode &= ~(uint32_t)S_ISGID;
+    if (doc->xattrs)
+        (void)document_xattr_remove(doc, "security.capability");
+}
+
+static int set_size(struct fs *fs, struct document *doc, uint64_t size, const struct handle *handle,
+    struct timespec now)
+{
+    if (document_is_collection(doc))
+        return -EISDIR;
+    if (!S_ISREG(doc->mode))
+        return -EINVAL;
+    int err = file_open(fs->tree, doc);
+    if (err)
+        return err;
+    err = file_truncate(fs->tree, doc, size);
+    if (!err) {
+        filing_written(&fs->ttl, doc, timespec_ms(now), handle && handle->creator);
+        document_set_mtime(doc, now);
+        document_set_ctime(doc, now);
+    }
+    document_unpin(fs->tree, doc);
+    return err;
+}
+
+static void set_times(
+    struct document *doc, const struct stat *attr, int to_set, struct timespec now)
+{
+    if (to_set & FUSE_SET_ATTR_ATIME)
+        document_set_atime(doc, to_set & FUSE_SET_ATTR_ATIME_NOW ? now : attr->st_atim);
+    if (to_set & FUSE_SET_ATTR_MTIME)
+        document_set_mtime(doc, to_set & FUSE_SET_ATTR_MTIME_NOW ? now : attr->st_mtim);
+}
+
+static void set_owner_and_mode(struct document *doc, const struct stat *attr, int to_set)
+{
+    bool owner = to_set & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID);
+    if (to_set & FUSE_SET_ATTR_UID)
+        doc->uid = attr->st_uid;
+    if (to_set & FUSE_SET_ATTR_GID)
+        doc->gid = attr->st_gid;
+    if (to_set & FUSE_SET_ATTR_MODE)
+        doc->mode = (doc->mode & S_IFMT) | (attr->st_mode & 07777);
+    /* With HANDLE_KILLPRIV_V2 the kernel leaves this to us, for chown whoever calls. */
+    if (session_kills_privileges() ||
+        (owner && session_has_killpriv() && !document_is_collection(doc) &&
+            !(to_set & FUSE_SET_ATTR_MODE)))
+        fs_kill_privileges(doc);
+}
+
+/* Fails, if at all, before anything but the size was changed. Expects the lock; lets go. */
+static int change(struct fs *fs, struct document *doc, const struct stat *attr, int to_set,
+    const struct handle *handle, struct timespec now)
+{
+    int err = 0;
+    if (to_set & FUSE_SET_ATTR_SIZE)
+        err = set_size(fs, doc, (uint64_t)attr->st_size, handle, now);
+    if (!err)
+        err = journal_will_change(fs->tree, doc);
+    if (err)
+        return err;
+    set_owner_and_mode(doc, attr, to_set);
+    set_times(doc, attr, to_set, now);
+    document_set_ctime(doc, to_set & FUSE_SET_ATTR_CTIME ? attr->st_ctim : now);
+    return 0;
+}
+
+void op_setattr(
+    fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set, struct fuse_file_info *fi)
+{
+    struct fs *fs = fs_of(req);
+    struct stat st;
+    if (control_is_node(ino)) {
+        /* O_TRUNC of `echo >`. */
+        control_getattr(req, ino);
+        return;
+    }
+    const struct handle *handle = fi ? fs_handle(fi) : NULL;
+    tree_lock(fs->tree);
+    struct timespec now = fs_now(fs);
+    struct document *doc = fs_document(fs, ino);
+    /* A truncation without a descriptor is by path; other changes may be through one. */
+    bool by_path = to_set & FUSE_SET_ATTR_SIZE && !handle;
+    int64_t now_ms = timespec_ms(now);
+    int err = 0;
+    if (by_path ? ttl_document_hidden(&fs->ttl, doc, now_ms) : fs_gone(fs, doc, now_ms))
+        err = -ENOENT;
+    document_pin(doc);
+    if (!err)
+        err = change(fs, doc, attr, to_set, handle, now);
+    bool forward = !err && by_path && fs_look(fs, doc, now_ms);
+    fs_stat(fs, doc, &st);
+    document_unpin(fs->tree, doc);
+    tree_unlock(fs->tree);
+    if (forward)
+        notifier_forget_names(&fs->notifier);
+    if (!err)
+        err = -fs_settle(fs);
+    if (err)
+        fuse_reply_err(req, -err);
+    else
+        fuse_reply_attr(req, &st, ATTR_TIMEOUT_S);
+}
+
+void op_readlink(fuse_req_t req, fuse_ino_t ino)
+{
+    struct fs *fs = fs_of(req);
+    char target[4096 + 1];
+    tree_lock(fs->tree);
+    struct timespec now = fs_now(fs);
+    struct document *doc = control_is_node(ino) ? NULL : fs_document(fs, ino);
+    int err = 0;
+    if (!doc || !S_ISLNK(doc->mode) || doc->size >= sizeof target)
+        err = EINVAL;
+    else if (fs_gone(fs, doc, timespec_ms(now)))
+        err = ENOENT;
+    if (!err) {
+        memcpy(target, doc->data, doc->size);
+        target[doc->size] = '\0';
+        /* Reading a link is access. */
+        filing_accessed(&fs->ttl, doc, timespec_ms(now), false);
+    }
+    tree_unlock(fs->tree);
+    if (err)
+        fuse_reply_err(req, err);
+    else
+        fuse_reply_readlink(req, target);
+}
+
+/* Room as tmpfs shows it with size=; without a limit, that of the store's filesystem. */
+static void space(struct fs *fs, struct statvfs *st)
+{
+    int64_t used = atomic_load(&fs->tree->budget.used_pages);
+    int64_t max = fs->tree->budget.max_pages;
+    struct statvfs below;
+    st->f_bsize = st->f_frsize = CONTENT_PAGE_BYTES;
+    if (max) {
+        st->f_blocks = (fsblkcnt_t)max;
+        st->f_bfree = st->f_bavail = (fsblkcnt_t)(used < max ? max - used : 0);
+    } else if (fs->store && store_statvfs(fs->store, &below) == 0) {
+        st->f_blocks = below.f_blocks * below.f_frsize / CONTENT_PAGE_BYTES;
+        st->f_bfree = below.f_bfree * below.f_frsize / CONTENT_PAGE_BYTES;
+        st->f_bavail = below.f_bavail * below.f_frsize / CONTENT_PAGE_BYTES;
+    }
+}
+
+void op_statfs(fuse_req_t req, fuse_ino_t ino)
+{
+    struct fs *fs = fs_of(req);
+    struct statvfs st = {.f_namemax = DOCUMENT_NAME_MAX_BYTES};
+    (void)ino;
+    space(fs, &st);
+    tree_lock(fs->tree);
+    if (fs->tree->max_documents) {
+        uint64_t max = fs->tree->max_documents, used = fs->tree->ndocuments;
+        st.f_files = max;
+        st.f_ffree = st.f_favail = used < max ? max - used : 0;
+    }
+    tree_unlock(fs->tree);
+    fuse_reply_statfs(req, &st);
+}

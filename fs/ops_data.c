@@ -1,0 +1,329 @@
+/*
+ * ops_data.c - open files: open, read, write, flush, release, fsync, fallocate, lseek.
+ */
+#include "fs/control.h"
+#include "fs/fs.h"
+#include "fs/log.h"
+#include "fs/session.h"
+
+#include "core/file.h"
+#include "ttl/deadline.h"
+#include "ttl/filing.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Reads up to this size are answered from the stack. */
+#define STACK_READ_BYTES (16 * 1024)
+/* relatime updates an access time that is older than this. */
+#define RELATIME_S (24 * 60 * 60)
+
+/* Would a read have to update the access time (relatime, the default of mount(8))? */
+static bool atime_is_stale(const struct document *doc, struct timespec now)
+{
+    if (doc->atime_s < doc->mtime_s ||
+        (doc->atime_s == doc->mtime_s && doc->atime_ns <= doc->mtime_ns))
+        return true;
+    if (doc->atime_s < doc->ctime_s ||
+        (doc->atime_s == doc->ctime_s && doc->atime_ns <= doc->ctime_ns))
+        return true;
+    return doc->atime_s + RELATIME_S <= now.tv_sec;
+}
+
+/*
+ * Writing through the page cache brings nothing here and costs a third more, so what cannot be
+ * mapped (a descriptor for writing only) goes past it. Descriptors for reading keep what is cached,
+ * unless every single read counts as an access or has to update the access time. FLUSH, a round
+ * trip at each close, is asked for only where a close must be noticed at once.
+ */
+void fs_set_open_flags(struct fs *fs, struct document *doc, struct fuse_file_info *fi)
+{
+    int mode = fi->flags & O_ACCMODE;
+    bool needs_fields = false, tracks_accesses = false;
+    for (const struct dentry *d = doc->links; d; d = d->link_next) {
+        const struct ruleset *rs = ruleset_of(&fs->ttl, d->parent);
+        needs_fields |= !rs || rs->needs_fields;
+        tracks_accesses |= !rs || rs->tracks_accesses;
+    }
+    if (doc->policy && doc->policy->idle_ms > 0)
+        tracks_accesses = true;
+    fi->direct_io = mode == O_WRONLY || (tracks_accesses && (fs->mmap_direct || mode == O_RDONLY));
+    fi->keep_cache = !tracks_accesses && !atime_is_stale(doc, fs_now(fs));
+    fi->noflush = mode == O_RDONLY || !needs_fields;
+}
+
+void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+    struct fs *fs = fs_of(req);
+    if (control_is_node(ino)) {
+        control_open(req, ino, fi);
+        return;
+    }
+    struct handle *handle = calloc(1, sizeof *handle);
+    if (!handle) {
+        fuse_reply_err(req, ENOMEM);
+        return;
+    }
+    tree_lock(fs->tree);
+    struct timespec now = fs_now(fs);
+    int64_t now_ms = timespec_ms(now);
+    struct document *doc = fs_document(fs, ino);
+    int err = 0;
+    if (ttl_document_hidden(&fs->ttl, doc, now_ms)) {
+        fs->ttl.metrics.hidden_accesses++;
+        /* ESTALE makes the kernel look the name up again, which then is free for O_CREAT. */
+        err = -ESTALE;
+    }
+    /* Touched before the lock can be let go: what is open before its deadline has been refreshed.
+     */
+    handle->doc = doc;
+    handle->no_atime = fi->flags & O_NOATIME;
+    if (!err && !handle->no_atime)
+        filing_accessed(&fs->ttl, doc, now_ms, false);
+    if (!err)
+        err = file_open(fs->tree, doc);
+    if (!err && fi->flags & O_TRUNC && (fi->flags & O_ACCMODE) != O_RDONLY) {
+        if (session_kills_privileges())
+            fs_kill_privileges(doc);
+        err = file_truncate(fs->tree, doc, 0);
+        if (!err) {
+            filing_written(&fs->ttl, doc, now_ms, false);
+            document_set_mtime(doc, now);
+            document_set_ctime(doc, now);
+            handle->wrote = true;
+        } else {
+            document_unpin(fs->tree, doc);
+        }
+    }
+    if (!err) {
+        fi->fh = (uint64_t)(uintptr_t)handle;
+        fs_set_open_flags(fs, doc, fi);
+    }
+    tree_unlock(fs->tree);
+    if (err) {
+        free(handle);
+        fuse_reply_err(req, -err);
+        return;
+    }
+    if (fuse_reply_open(req, fi) != 0) {
+        /* The caller is gone: no RELEASE will come. */
+        tree_lock(fs->tree);
+        document_unpin(fs->tree, doc);
+        tree_unlock(fs->tree);
+        free(handle);
+    }
+}
+
+/* A buffer for large reads, kept by each thread: mapping and clearing a new one costs as much as a
+ * read. */
+static pthread_key_t buffer_key;
+static pthread_once_t buffer_once = PTHREAD_ONCE_INIT;
+
+struct read_buffer {
+    size_t size;
+    char bytes[];
+};
+
+static void buffer_make_key(void)
+{
+    (void)pthread_key_create(&buffer_key, free);
+}
+
+static char *thread_buffer(size_t size)
+{
+    pthread_once(&buffer_once, buffer_make_key);
+    struct read_buffer *buffer = pthread_getspecific(buffer_key);
+    if (buffer && buffer->size >= size)
+        return buffer->bytes;
+    free(buffer);
+    buffer = malloc(sizeof *buffer + size);
+    if (buffer)
+        buffer->size = size;
+    (void)pthread_setspecific(buffer_key, buffer);
+    return buffer ? buffer->bytes : NULL;
+}
+
+void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
+{
+    struct fs *fs = fs_of(req);
+    char stack[STACK_READ_BYTES], *buf = stack;
+    if (control_is_node(ino)) {
+        control_read(req, size, off, fi);
+        return;
+    }
+    if (size > sizeof stack)
+        buf = thread_buffer(size);
+    if (!buf) {
+        fuse_reply_err(req, ENOMEM);
+        return;
+    }
+    const struct handle *handle = fs_handle(fi);
+    struct document *doc = handle->doc;
+    tree_lock(fs->tree);
+    struct timespec now = fs_now(fs);
+    if (!handle->no_atime) {
+        filing_accessed(&fs->ttl, doc, timespec_ms(now), handle->creator);
+        if (atime_is_stale(doc, now) && !fs->options.read_only &&
+            journal_will_change(fs->tree, doc) == 0)
+            document_set_atime(doc, now);
+    }
+    ssize_t n = file_read(fs->tree, doc, buf, size, (uint64_t)off);
+    tree_unlock(fs->tree);
+    if (n < 0)
+        fuse_reply_err(req, (int)-n);
+    else
+        fuse_reply_buf(req, buf, (size_t)n);
+}
+
+void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off,
+    struct fuse_file_info *fi)
+{
+    struct fs *fs = fs_of(req);
+    if (control_is_node(ino)) {
+        control_write(req, ino, buf, size);
+        return;
+    }
+    struct handle *handle = fs_handle(fi);
+    struct document *doc = handle->doc;
+    tree_lock(fs->tree);
+    struct timespec now = fs_now(fs);
+    ssize_t n = file_write(fs->tree, doc, buf, size, (uint64_t)off);
+    if (n >= 0) {
+        filing_written(&fs->ttl, doc, timespec_ms(now), handle->creator);
+        document_set_mtime(doc, now);
+        document_set_ctime(doc, now);
+        handle->wrote = true;
+        if (session_kills_privileges())
+            fs_kill_privileges(doc);
+    }
+    tree_unlock(fs->tree);
+    if (n >= 0) {
+        int err = fs_settle(fs);
+        n = err ? -err : n;
+    }
+    if (n < 0)
+        fuse_reply_err(req, (int)-n);
+    else
+        fuse_reply_write(req, (size_t)n);
+}
+
+/*
+ * A descriptor was closed or synced: looks at the document's fields, and tells the kernel, before
+ * the caller goes on, when that brought the deadline forward. Replies.
+ */
+static void look_and_reply(fuse_req_t req, struct document *doc, int err)
+{
+    struct fs *fs = fs_of(req);
+    char name[DOCUMENT_NAME_MAX_BYTES + 1];
+    size_t len = 0;
+    fuse_ino_t parent = 0;
+    tree_lock(fs->tree);
+    bool forward = fs_look(fs, doc, fs_now_ms(fs));
+    bool several = forward && doc->links && doc->links->link_next;
+    if (forward && doc->links) {
+        len = doc->links->name_len;
+        memcpy(name, doc->links->name, len + 1);
+        parent = fs_nodeid(fs, &doc->links->parent->doc);
+    }
+    tree_unlock(fs->tree);
+    if (several) {
+        notifier_forget_names(&fs->notifier);
+        fuse_reply_err(req, err);
+    } else if (parent) {
+        notifier_expire_name(&fs->notifier, parent, name, len, req, err);
+    } else {
+        fuse_reply_err(req, err);
+    }
+}
+
+void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+    if (control_is_node(ino)) {
+        fuse_reply_err(req, 0);
+        return;
+    }
+    look_and_reply(req, fs_handle(fi)->doc, 0);
+}
+
+void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+    struct fs *fs = fs_of(req);
+    if (control_is_node(ino)) {
+        control_release(req, fi);
+        return;
+    }
+    struct handle *handle = fs_handle(fi);
+    struct document *doc = handle->doc;
+    tree_lock(fs->tree);
+    bool forward = handle->wrote && fs_look(fs, doc, fs_now_ms(fs));
+    document_unpin(fs->tree, doc);
+    tree_unlock(fs->tree);
+    free(handle);
+    if (forward)
+        notifier_forget_names(&fs->notifier);
+    fuse_reply_err(req, 0);
+}
+
+void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
+{
+    struct fs *fs = fs_of(req);
+    (void)datasync;
+    if (control_is_node(ino)) {
+        fuse_reply_err(req, 0);
+        return;
+    }
+    int err = -committer_wait(&fs->committer);
+    look_and_reply(req, fs_handle(fi)->doc, err);
+}
+
+void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
+{
+    struct fs *fs = fs_of(req);
+    (void)ino;
+    (void)datasync;
+    (void)fi;
+    fuse_reply_err(req, -committer_wait(&fs->committer));
+}
+
+void op_fallocate(
+    fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t length, struct fuse_file_info *fi)
+{
+    struct fs *fs = fs_of(req);
+    if (control_is_node(ino) || offset < 0 || length <= 0) {
+        fuse_reply_err(req, control_is_node(ino) ? EOPNOTSUPP : EINVAL);
+        return;
+    }
+    struct handle *handle = fs_handle(fi);
+    struct document *doc = handle->doc;
+    tree_lock(fs->tree);
+    struct timespec now = fs_now(fs);
+    int err = file_allocate(fs->tree, doc, mode, (uint64_t)offset, (uint64_t)length);
+    if (!err) {
+        filing_written(&fs->ttl, doc, timespec_ms(now), handle->creator);
+        document_set_mtime(doc, now);
+        document_set_ctime(doc, now);
+        handle->wrote = true;
+    }
+    tree_unlock(fs->tree);
+    fs_reply_done(req, -err);
+}
+
+void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi)
+{
+    struct fs *fs = fs_of(req);
+    off_t found = 0;
+    if (control_is_node(ino)) {
+        fuse_reply_err(req, EINVAL);
+        return;
+    }
+    tree_lock(fs->tree);
+    int err = file_seek(fs->tree, fs_handle(fi)->doc, off, whence, &found);
+    tree_unlock(fs->tree);
+    if (err)
+        fuse_reply_err(req, -err);
+    else
+        fuse_reply_lseek(req, found);
+}

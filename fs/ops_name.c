@@ -1,0 +1,353 @@
+/*
+ * ops_name.c - names: lookup and forget, making and removing documents and collections.
+ */
+#include "fs/control.h"
+#include "fs/fs.h"
+#include "fs/session.h"
+
+#include "core/file.h"
+#include "ttl/deadline.h"
+#include "ttl/filing.h"
+#include "ttl/monitor.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Expired names removed per hold of the lock, when a directory is about to go. */
+#define RMDIR_SLICE_DOCS 256
+
+/* Control nodes have fixed contents: nothing is made, removed or renamed there. */
+static bool refused_by_control(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+    if (control_is_node(parent)) {
+        fuse_reply_err(req, EPERM);
+        return true;
+    }
+    if (parent == FUSE_ROOT_ID && strcmp(name, CONTROL_NAME) == 0) {
+        fuse_reply_err(req, EPERM);
+        return true;
+    }
+    return false;
+}
+
+void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+    struct fs *fs = fs_of(req);
+    struct fuse_entry_param e = {0};
+    if (control_is_node(parent) || (parent == FUSE_ROOT_ID && strcmp(name, CONTROL_NAME) == 0)) {
+        control_lookup(req, parent, name);
+        return;
+    }
+    if (strlen(name) > DOCUMENT_NAME_MAX_BYTES) {
+        fuse_reply_err(req, ENAMETOOLONG);
+        return;
+    }
+    tree_lock(fs->tree);
+    int64_t now_ms = fs_now_ms(fs);
+    struct collection *c = document_collection(fs_document(fs, parent));
+    struct dentry *d = tree_find(fs->tree, c, name, strlen(name));
+    bool hidden = d && ttl_hidden(&fs->ttl, d, now_ms);
+    bool remover = hidden && fs_is_remover(req);
+    fs->ttl.metrics.hidden_accesses += hidden && !remover;
+    if (d && (!hidden || remover))
+        fs_fill_entry(fs, d, now_ms, &e);
+    if (remover)
+        e.entry_timeout = 0; /* for this caller's very next call only */
+    tree_unlock(fs->tree);
+    if (e.ino) {
+        fs_reply_entry(req, &e);
+    } else if (hidden) {
+        /* Not to be remembered: a larger E would bring it back. */
+        fuse_reply_err(req, ENOENT);
+    } else {
+        e.entry_timeout = (double)FS_CACHE_MAX_MS / 1000;
+        fuse_reply_entry(req, &e);
+    }
+}
+
+static void forget_one(struct fs *fs, fuse_ino_t ino, uint64_t nlookup)
+{
+    if (ino != FUSE_ROOT_ID && !control_is_node(ino))
+        document_forget(fs->tree, fs_document(fs, ino), nlookup);
+}
+
+void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t nlookup)
+{
+    struct fs *fs = fs_of(req);
+    tree_lock(fs->tree);
+    forget_one(fs, ino, nlookup);
+    tree_unlock(fs->tree);
+    fuse_reply_none(req);
+}
+
+void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets)
+{
+    struct fs *fs = fs_of(req);
+    tree_lock(fs->tree);
+    for (size_t i = 0; i < count; i++)
+        forget_one(fs, forgets[i].ino, forgets[i].nlookup);
+    tree_unlock(fs->tree);
+    fuse_reply_none(req);
+}
+
+/*
+ * Makes sure that a name is free: an expired document that still has it goes now. Expects the lock.
+ * Errors: -EEXIST, -ENAMETOOLONG, -ENOENT (the collection was removed), -ENOMEM.
+ */
+static int claim_name(struct fs *fs, struct collection *c, const char *name, struct timespec now)
+{
+    if (strlen(name) > DOCUMENT_NAME_MAX_BYTES)
+        return -ENAMETOOLONG;
+    if (c->doc.nlink == 0)
+        return -ENOENT;
+    struct dentry *d = tree_find(fs->tree, c, name, strlen(name));
+    if (!d)
+        return 0;
+    if (!ttl_hidden(&fs->ttl, d, timespec_ms(now)))
+        return -EEXIST;
+    return monitor_expire(&fs->ttl, d, now, NULL);
+}
+
+/* Who owns what is made in a collection: the caller, or the group of a setgid directory. */
+static struct document_seed seed_for(fuse_req_t req, const struct collection *c, mode_t mode,
+    dev_t rdev, const char *target, struct timespec now)
+{
+    const struct fuse_ctx *ctx = fuse_req_ctx(req);
+    struct document_seed seed = {
+        .mode = mode, .uid = ctx->uid, .gid = ctx->gid, .rdev = rdev, .target = target, .now = now};
+    if (c->doc.mode & S_ISGID) {
+        seed.gid = c->doc.gid;
+        if (S_ISDIR(mode))
+            seed.mode |= S_ISGID;
+    }
+    return seed;
+}
+
+/* mknod, mkdir and symlink. */
+static void make(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev,
+    const char *target)
+{
+    struct fs *fs = fs_of(req);
+    struct fuse_entry_param e = {0};
+    if (refused_by_control(req, parent, name))
+        return;
+    tree_lock(fs->tree);
+    struct timespec now = fs_now(fs);
+    struct collection *c = document_collection(fs_document(fs, parent));
+    struct document_seed seed = seed_for(req, c, mode, rdev, target, now);
+    struct document *doc = NULL;
+    struct dentry *d;
+    int err = claim_name(fs, c, name, now);
+    if (!err)
+        err = tree_make(fs->tree, &seed, &doc);
+    if (!err)
+        err = tree_link(fs->tree, doc, c, name, strlen(name), now, &d);
+    if (!err)
+        fs_fill_entry(fs, d, timespec_ms(now), &e);
+    if (doc)
+        document_unpin(fs->tree, doc);
+    tree_unlock(fs->tree);
+    if (err)
+        fuse_reply_err(req, -err);
+    else
+        fs_reply_entry(req, &e);
+}
+
+void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev)
+{
+    make(req, parent, name, mode, rdev, NULL);
+}
+
+void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
+{
+    make(req, parent, name, (mode & 07777) | S_IFDIR, 0, NULL);
+}
+
+void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)
+{
+    make(req, parent, name, S_IFLNK | 0777, 0, target);
+}
+
+void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name)
+{
+    struct fs *fs = fs_of(req);
+    struct fuse_entry_param e = {0};
+    if (refused_by_control(req, parent, name))
+        return;
+    if (control_is_node(ino)) {
+        fuse_reply_err(req, EPERM);
+        return;
+    }
+    tree_lock(fs->tree);
+    struct timespec now = fs_now(fs);
+    int64_t now_ms = timespec_ms(now);
+    struct collection *c = document_collection(fs_document(fs, parent));
+    struct document *doc = fs_document(fs, ino);
+    struct dentry *d;
+    int err = ttl_document_hidden(&fs->ttl, doc, now_ms) ? -ENOENT : 0;
+    if (!err)
+        err = claim_name(fs, c, name, now);
+    if (!err)
+        err = tree_link(fs->tree, doc, c, name, strlen(name), now, &d);
+    if (!err) {
+        document_pin(doc);
+        (void)fs_look(fs, doc, now_ms);
+        /* Looked up again: the lock was let go. */
+        d = tree_find(fs->tree, c, name, strlen(name));
+        if (d && d->doc == doc)
+            fs_fill_entry(fs, d, now_ms, &e);
+        else
+            err = -ENOENT;
+        document_unpin(fs->tree, doc);
+    }
+    tree_unlock(fs->tree);
+    if (err)
+        fuse_reply_err(req, -err);
+    else
+        fs_reply_entry(req, &e);
+}
+
+/* The monitor's own UNLINK: removes what is expired, and nothing else. */
+static int unlink_expired(
+    struct fs *fs, struct collection *c, const char *name, struct timespec now)
+{
+    struct dentry *d = tree_find(fs->tree, c, name, strlen(name));
+    if (!d || !ttl_expired(&fs->ttl, d, timespec_ms(now)))
+        return -ENOENT;
+    return monitor_expire(&fs->ttl, d, now, NULL);
+}
+
+void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+    struct fs *fs = fs_of(req);
+    if (refused_by_control(req, parent, name))
+        return;
+    tree_lock(fs->tree);
+    struct timespec now = fs_now(fs);
+    struct collection *c = document_collection(fs_document(fs, parent));
+    int err;
+    if (fs_is_remover(req)) {
+        err = unlink_expired(fs, c, name, now);
+    } else {
+        struct dentry *d = fs_find(fs, c, name, timespec_ms(now));
+        if (!d)
+            err = -ENOENT;
+        else if (document_is_collection(d->doc))
+            err = -EISDIR;
+        else
+            err = tree_unlink(fs->tree, d, now);
+    }
+    tree_unlock(fs->tree);
+    fs_reply_done(req, -err);
+}
+
+int fs_clear_expired(struct fs *fs, struct collection *c, struct timespec now)
+{
+    int64_t now_ms = timespec_ms(now);
+    uint64_t cookie = 0;
+    struct dentry *d = names_after(&c->names, cookie);
+    int err = 0;
+    document_pin(&c->doc);
+    for (int i = 1; d && !err; i++) {
+        cookie = names_cookie(d);
+        err = ttl_hidden(&fs->ttl, d, now_ms) ? monitor_expire(&fs->ttl, d, now, NULL) : -ENOTEMPTY;
+        if (i % RMDIR_SLICE_DOCS == 0) {
+            tree_unlock(fs->tree);
+            tree_lock_background(fs->tree);
+        }
+        d = names_after(&c->names, cookie);
+    }
+    if (!err && c->names.count)
+        err = -ENOTEMPTY;
+    document_unpin(fs->tree, &c->doc);
+    return err;
+}
+
+void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+    struct fs *fs = fs_of(req);
+    if (refused_by_control(req, parent, name))
+        return;
+    tree_lock(fs->tree);
+    struct timespec now = fs_now(fs);
+    struct collection *c = document_collection(fs_document(fs, parent));
+    struct dentry *d = fs_find(fs, c, name, timespec_ms(now));
+    int err = !d ? -ENOENT : !document_is_collection(d->doc) ? -ENOTDIR : 0;
+    if (!err)
+        err = fs_clear_expired(fs, document_collection(d->doc), now);
+    if (!err) {
+        /* Looked up again: the lock may have been let go. */
+        d = tree_find(fs->tree, c, name, strlen(name));
+        err = d ? tree_unlink(fs->tree, d, now) : -ENOENT;
+    }
+    tree_unlock(fs->tree);
+    fs_reply_done(req, -err);
+}
+
+/* Opens a document that was just made. Expects the lock. */
+static int open_new(struct fs *fs, struct document *doc, struct fuse_file_info *fi)
+{
+    struct handle *handle = calloc(1, sizeof *handle);
+    if (!handle)
+        return -ENOMEM;
+    handle->doc = doc;
+    handle->creator = true;
+    handle->no_atime = fi->flags & O_NOATIME;
+    fi->fh = (uint64_t)(uintptr_t)handle;
+    fs_set_open_flags(fs, doc, fi);
+    return 0;
+}
+
+/* An entry for a document without a name: O_TMPFILE. */
+static void fill_tmpfile(struct fs *fs, struct document *doc, struct fuse_entry_param *e)
+{
+    e->ino = fs_nodeid(fs, doc);
+    e->attr_timeout = (double)FS_CACHE_MAX_MS / 1000;
+    fs_stat(fs, doc, &e->attr);
+    doc->nlookup++;
+}
+
+void op_create(
+    fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, struct fuse_file_info *fi)
+{
+    struct fs *fs = fs_of(req);
+    struct fuse_entry_param e = {0};
+    bool tmpfile = strcmp(name, SESSION_TMPFILE_NAME) == 0;
+    if (refused_by_control(req, parent, name))
+        return;
+    tree_lock(fs->tree);
+    struct timespec now = fs_now(fs);
+    struct collection *c = document_collection(fs_document(fs, parent));
+    struct document_seed seed = seed_for(req, c, (mode & 07777) | S_IFREG, 0, NULL, now);
+    struct document *doc = NULL;
+    struct dentry *d = NULL;
+    int err = tmpfile ? 0 : claim_name(fs, c, name, now);
+    if (!err)
+        err = tree_make(fs->tree, &seed, &doc);
+    if (!err && !tmpfile)
+        err = tree_link(fs->tree, doc, c, name, strlen(name), now, &d);
+    if (!err)
+        err = open_new(fs, doc, fi);
+    if (!err && tmpfile)
+        fill_tmpfile(fs, doc, &e);
+    else if (!err)
+        fs_fill_entry(fs, d, timespec_ms(now), &e);
+    if (err && d)
+        (void)tree_unlink(fs->tree, d, now);
+    if (err && doc)
+        document_unpin(fs->tree, doc);
+    tree_unlock(fs->tree);
+    if (!err)
+        err = -fs_settle(fs);
+    if (err) {
+        fuse_reply_err(req, -err);
+    } else if (fuse_reply_create(req, &e, fi) != 0) {
+        /* The caller is gone: no RELEASE and no FORGET will come. */
+        tree_lock(fs->tree);
+        document_forget(fs->tree, doc, 1);
+        document_unpin(fs->tree, doc);
+        tree_unlock(fs->tree);
+        free(fs_handle(fi));
+    }
+}

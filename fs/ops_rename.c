@@ -1,0 +1,180 @@
+/*
+ * ops_rename.c - rename in its three forms.
+ *
+ * A document that replaces another inherits from it: editors and session stores save this way, and
+ * saving must neither drop a rule nor lengthen a maximum age.
+ */
+#include "fs/control.h"
+#include "fs/fs.h"
+
+#include "ttl/deadline.h"
+#include "ttl/filing.h"
+#include "ttl/monitor.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+struct rename {
+    struct fs *fs;
+    struct collection *from, *to;
+    const char *name, *newname;
+    unsigned int flags;
+    struct timespec now;
+    int64_t now_ms;
+    bool forward; /* out: a deadline came forward, or may have */
+};
+
+/* What is in force may have changed for everything below a collection that moved. Lets go. */
+static int refile_collection(struct rename *r, struct collection *c)
+{
+    r->fs->ttl.generation++;
+    if (r->from == r->to)
+        return 0;
+    r->forward = true;
+    return filing_rebuild(&r->fs->ttl, c, r->now_ms);
+}
+
+/* A name has arrived where other rules may hold. Lets go. */
+static int arrived(struct rename *r, struct document *doc, int64_t before_ms)
+{
+    int err = 0;
+    document_pin(doc);
+    if (document_is_collection(doc)) {
+        err = refile_collection(r, document_collection(doc));
+    } else {
+        (void)fs_look(r->fs, doc, r->now_ms);
+        if (ttl_document_deadline(&r->fs->ttl, doc).at_ms < before_ms)
+            r->forward = true;
+    }
+    document_unpin(r->fs->tree, doc);
+    return err;
+}
+
+static int exchange(struct rename *r, struct dentry *a, struct dentry *b)
+{
+    struct ttl *ttl = &r->fs->ttl;
+    struct document *of_a = a->doc, *of_b = b->doc;
+    if (of_a == of_b)
+        return 0;
+    if ((document_is_collection(of_a) && tree_is_below(r->to, document_collection(of_a))) ||
+        (document_is_collection(of_b) && tree_is_below(r->from, document_collection(of_b))))
+        return -EINVAL;
+    int64_t a_ms = ttl_document_deadline(ttl, of_a).at_ms;
+    int64_t b_ms = ttl_document_deadline(ttl, of_b).at_ms;
+    int err = tree_exchange(r->fs->tree, a, b, r->now);
+    if (err)
+        return err;
+    document_pin(of_b);
+    err = arrived(r, of_a, a_ms);
+    if (!err)
+        err = arrived(r, of_b, b_ms);
+    document_unpin(r->fs->tree, of_b);
+    return err;
+}
+
+/* May `doc` take the place of `target`? Lets go when the target is a collection. */
+static int check_target(struct rename *r, const struct document *doc, struct dentry *target)
+{
+    bool from_dir = document_is_collection(doc), to_dir = document_is_collection(target->doc);
+    if (from_dir && !to_dir)
+        return -ENOTDIR;
+    if (!from_dir && to_dir)
+        return -EISDIR;
+    return to_dir ? fs_clear_expired(r->fs, document_collection(target->doc), r->now) : 0;
+}
+
+/*
+ * Replaces the target. What can fail is done before the target goes; the move itself can only fail
+ * for lack of memory.
+ */
+static int replace(struct rename *r, struct dentry *d, struct dentry *target)
+{
+    struct fs *fs = r->fs;
+    struct document *doc = d->doc;
+    if (target->doc == doc)
+        return 0; /* two names of one document: POSIX says nothing happens */
+    int err = check_target(r, doc, target);
+    if (err)
+        return err;
+    /* Looked up again: the lock may have been let go. */
+    d = tree_find(fs->tree, r->from, r->name, strlen(r->name));
+    target = tree_find(fs->tree, r->to, r->newname, strlen(r->newname));
+    if (!d || d->doc != doc || !target)
+        return -ENOENT;
+    if (!document_is_collection(doc)) {
+        err = rules_inherit_from_target(&fs->ttl, doc, target->doc);
+        if (err)
+            return err;
+    }
+    return tree_unlink(fs->tree, target, r->now);
+}
+
+static int rename_locked(struct rename *r)
+{
+    struct fs *fs = r->fs;
+    struct dentry *d = fs_find(fs, r->from, r->name, r->now_ms);
+    if (strlen(r->newname) > DOCUMENT_NAME_MAX_BYTES)
+        return -ENAMETOOLONG;
+    if (!d)
+        return -ENOENT;
+    struct dentry *target = tree_find(fs->tree, r->to, r->newname, strlen(r->newname));
+    bool hidden = target && ttl_hidden(&fs->ttl, target, r->now_ms);
+    if (r->flags & RENAME_EXCHANGE)
+        return target && !hidden ? exchange(r, d, target) : -ENOENT;
+
+    struct document *doc = d->doc;
+    if (document_is_collection(doc) && tree_is_below(r->to, document_collection(doc)))
+        return -EINVAL;
+    if (target && !hidden && r->flags & RENAME_NOREPLACE)
+        return -EEXIST;
+    int err = 0;
+    bool same = target && target->doc == doc;
+    int64_t before_ms = ttl_document_deadline(&fs->ttl, doc).at_ms;
+    if (same && !hidden)
+        return 0;
+    if (target && hidden)
+        err = monitor_expire(&fs->ttl, target, r->now, NULL);
+    else if (target)
+        err = replace(r, d, target);
+    if (err)
+        return err;
+    d = tree_find(fs->tree, r->from, r->name, strlen(r->name));
+    if (!d || d->doc != doc)
+        return -ENOENT;
+    err = tree_move(fs->tree, d, r->to, r->newname, strlen(r->newname), r->now, &d);
+    if (err)
+        return err;
+    return arrived(r, doc, before_ms);
+}
+
+void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t newparent,
+    const char *newname, unsigned int flags)
+{
+    struct fs *fs = fs_of(req);
+    bool control = control_is_node(parent) || control_is_node(newparent) ||
+                   (parent == FUSE_ROOT_ID && strcmp(name, CONTROL_NAME) == 0) ||
+                   (newparent == FUSE_ROOT_ID && strcmp(newname, CONTROL_NAME) == 0);
+    if (control || flags & ~(unsigned int)(RENAME_NOREPLACE | RENAME_EXCHANGE)) {
+        fuse_reply_err(req, control ? EPERM : EINVAL);
+        return;
+    }
+    tree_lock(fs->tree);
+    struct rename r = {.fs = fs,
+        .from = document_collection(fs_document(fs, parent)),
+        .to = document_collection(fs_document(fs, newparent)),
+        .name = name,
+        .newname = newname,
+        .flags = flags,
+        .now = fs_now(fs)};
+    r.now_ms = timespec_ms(r.now);
+    int err = rename_locked(&r);
+    tree_unlock(fs->tree);
+    /*
+     * Before the reply, because the kernel moves its cached name, with the old time-out, as soon as
+     * it has it. Only all names at once can be forgotten now: the directories are locked.
+     */
+    if (r.forward)
+        notifier_forget_names(&fs->notifier);
+    fs_reply_done(req, -err);
+}

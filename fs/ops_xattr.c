@@ -1,0 +1,216 @@
+/*
+ * ops_xattr.c - extended attributes: rules, fields of documents, and everybody else's.
+ */
+#include "fs/control.h"
+#include "fs/fs.h"
+
+#include "ttl/deadline.h"
+#include "ttl/rules.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/xattr.h>
+
+/* Attributes that are kept as they are; access control lists are not among them. */
+static bool is_plain(const char *name)
+{
+    return strncmp(name, "user.", 5) == 0 || strncmp(name, "trusted.", 8) == 0 ||
+           strncmp(name, "security.", 9) == 0;
+}
+
+static int set_plain(struct fs *fs, struct document *doc, const char *name, const char *value,
+    size_t size, int flags)
+{
+    bool there = document_xattr(doc, name) != NULL;
+    if (flags & XATTR_CREATE && there)
+        return -EEXIST;
+    if (flags & XATTR_REPLACE && !there)
+        return -ENODATA;
+    int err = journal_will_change(fs->tree, doc);
+    if (err)
+        return err;
+    struct xattr *x = xattr_new(name, value, size);
+    if (!x)
+        return -ENOMEM;
+    document_xattr_put(doc, x);
+    return 0;
+}
+
+static int remove_plain(struct fs *fs, struct document *doc, const char *name)
+{
+    if (!document_xattr(doc, name))
+        return -ENODATA;
+    int err = journal_will_change(fs->tree, doc);
+    if (!err)
+        (void)document_xattr_remove(doc, name);
+    return err;
+}
+
+/*
+ * Replies to a change of a rule. When it brought deadlines forward the kernel is told first: of
+ * everything for a collection's rule, of one name for a document's.
+ */
+static void reply_change(fuse_req_t req, struct document *doc, int err, bool forward)
+{
+    struct fs *fs = fs_of(req);
+    char name[DOCUMENT_NAME_MAX_BYTES + 1];
+    size_t len = 0;
+    fuse_ino_t parent = 0;
+    if (forward) {
+        tree_lock(fs->tree);
+        const struct dentry *d = doc->links;
+        if (!document_is_collection(doc) && d && !d->link_next &&
+            doc->flags & DOCUMENT_KERNEL_CACHED) {
+            len = d->name_len;
+            memcpy(name, d->name, len + 1);
+            parent = fs_nodeid(fs, &d->parent->doc);
+        }
+        bool all = document_is_collection(doc) || (d && d->link_next);
+        tree_unlock(fs->tree);
+        if (all)
+            notifier_forget_names(&fs->notifier);
+    }
+    if (!err)
+        err = -fs_settle(fs);
+    if (parent)
+        notifier_expire_name(&fs->notifier, parent, name, len, req, -err);
+    else
+        fuse_reply_err(req, -err);
+}
+
+/* A rule cannot bring back what has expired, not even through an open descriptor. */
+static bool is_gone_for(struct fs *fs, struct document *doc, const char *name, int64_t now_ms)
+{
+    return rules_own(name) ? ttl_document_hidden(&fs->ttl, doc, now_ms) : fs_gone(fs, doc, now_ms);
+}
+
+void op_setxattr(
+    fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size, int flags)
+{
+    struct fs *fs = fs_of(req);
+    struct reason why = {0};
+    bool forward = false;
+    if (control_is_node(ino) || !is_plain(name)) {
+        fuse_reply_err(req, EOPNOTSUPP);
+        return;
+    }
+    tree_lock(fs->tree);
+    struct timespec now = fs_now(fs);
+    struct document *doc = fs_document(fs, ino);
+    int err;
+    if (is_gone_for(fs, doc, name, timespec_ms(now))) {
+        err = -ENOENT;
+    } else if (rules_own(name)) {
+        document_pin(doc);
+        err = rules_set(&fs->ttl, doc, name, value, size, flags, timespec_ms(now), &forward, &why);
+        if (err)
+            fs_note_refusal(fs, doc, &why);
+        document_unpin(fs->tree, doc);
+    } else {
+        err = set_plain(fs, doc, name, value, size, flags);
+    }
+    if (!err)
+        document_set_ctime(doc, now);
+    tree_unlock(fs->tree);
+    reply_change(req, doc, err, forward);
+}
+
+void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
+{
+    struct fs *fs = fs_of(req);
+    bool forward = false;
+    if (control_is_node(ino) || !is_plain(name)) {
+        fuse_reply_err(req, EOPNOTSUPP);
+        return;
+    }
+    tree_lock(fs->tree);
+    struct timespec now = fs_now(fs);
+    struct document *doc = fs_document(fs, ino);
+    int err;
+    if (is_gone_for(fs, doc, name, timespec_ms(now))) {
+        err = -ENOENT;
+    } else if (rules_own(name)) {
+        document_pin(doc);
+        err = rules_remove(&fs->ttl, doc, name, timespec_ms(now), &forward);
+        document_unpin(fs->tree, doc);
+    } else {
+        err = remove_plain(fs, doc, name);
+    }
+    if (!err)
+        document_set_ctime(doc, now);
+    tree_unlock(fs->tree);
+    reply_change(req, doc, err, forward);
+}
+
+/* Replies with a value, or with its length when the caller only asks for that. */
+static void reply_value(fuse_req_t req, const void *value, size_t len, size_t size)
+{
+    if (size == 0)
+        fuse_reply_xattr(req, len);
+    else if (len > size)
+        fuse_reply_err(req, ERANGE);
+    else
+        fuse_reply_buf(req, value, len);
+}
+
+void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
+{
+    struct fs *fs = fs_of(req);
+    char *value = NULL;
+    size_t len = 0;
+    if (control_is_node(ino) || !is_plain(name)) {
+        fuse_reply_err(req, control_is_node(ino) && is_plain(name) ? ENODATA : EOPNOTSUPP);
+        return;
+    }
+    tree_lock(fs->tree);
+    int64_t now_ms = fs_now_ms(fs);
+    struct document *doc = fs_document(fs, ino);
+    int err = 0;
+    if (fs_gone(fs, doc, now_ms)) {
+        err = -ENOENT;
+    } else if (strncmp(name, TTL_XATTR_PREFIX, sizeof TTL_XATTR_PREFIX - 1) == 0) {
+        err = rules_get(&fs->ttl, doc, name, now_ms, &value, &len);
+    } else {
+        const struct xattr *x = document_xattr(doc, name);
+        len = x ? x->value_len : 0;
+        value = x ? malloc(len + 1) : NULL;
+        err = !x ? -ENODATA : !value ? -ENOMEM : 0;
+        if (!err)
+            memcpy(value, xattr_value(x), len);
+    }
+    tree_unlock(fs->tree);
+    if (err)
+        fuse_reply_err(req, -err);
+    else
+        reply_value(req, value, len, size);
+    free(value);
+}
+
+void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
+{
+    struct fs *fs = fs_of(req);
+    size_t len = 0, at = 0;
+    if (control_is_node(ino)) {
+        reply_value(req, "", 0, size);
+        return;
+    }
+    tree_lock(fs->tree);
+    struct document *doc = fs_document(fs, ino);
+    int err = fs_gone(fs, doc, fs_now_ms(fs)) ? ENOENT : 0;
+    for (const struct xattr *x = doc->xattrs; x; x = x->next)
+        len += x->name_len + 1U;
+    char *names = len ? malloc(len) : NULL;
+    if (len && !names)
+        err = ENOMEM;
+    for (const struct xattr *x = doc->xattrs; x && !err; x = x->next) {
+        memcpy(names + at, x->bytes, x->name_len + 1U);
+        at += x->name_len + 1U;
+    }
+    tree_unlock(fs->tree);
+    if (err)
+        fuse_reply_err(req, err);
+    else
+        reply_value(req, names ? names : "", len, size);
+    free(names);
+}

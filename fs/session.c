@@ -1,0 +1,135 @@
+#include "fs/session.h"
+
+#include <errno.h>
+#include <linux/fuse.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+/* Newer than Debian 12's linux/fuse.h. */
+#define OPCODE_TMPFILE 51
+#define NOTIFY_INC_EPOCH 8
+#define INIT_DIRECT_IO_ALLOW_MMAP (UINT64_C(1) << 36)
+
+static atomic_bool has_killpriv, has_mmap_direct;
+static _Thread_local bool kills_privileges;
+static _Thread_local bool answering_init;
+/* What the kernel offered in INIT. */
+static _Atomic uint64_t offered;
+static void (*on_answered)(void *arg);
+static void *on_answered_arg;
+
+bool session_kills_privileges(void)
+{
+    return kills_privileges;
+}
+
+bool session_has_killpriv(void)
+{
+    return atomic_load(&has_killpriv);
+}
+
+bool session_has_mmap_direct(void)
+{
+    return atomic_load(&has_mmap_direct);
+}
+
+/* A request has come in: keeps what libfuse will not pass on. */
+static void look_at_request(char *buf, size_t len)
+{
+    struct fuse_in_header *in = (struct fuse_in_header *)(void *)buf;
+    const void *arg = buf + sizeof *in;
+    kills_privileges = answering_init = false;
+    if (len < sizeof *in)
+        return;
+    size_t arg_len = len - sizeof *in;
+    switch (in->opcode) {
+    case FUSE_WRITE:
+        if (arg_len >= sizeof(struct fuse_write_in))
+            kills_privileges =
+                ((const struct fuse_write_in *)arg)->write_flags & FUSE_WRITE_KILL_SUIDGID;
+        break;
+    case FUSE_SETATTR:
+        if (arg_len >= sizeof(struct fuse_setattr_in))
+            kills_privileges = ((const struct fuse_setattr_in *)arg)->valid & FATTR_KILL_SUIDGID;
+        break;
+    case FUSE_OPEN:
+        if (arg_len >= sizeof(struct fuse_open_in))
+            kills_privileges =
+                ((const struct fuse_open_in *)arg)->open_flags & FUSE_OPEN_KILL_SUIDGID;
+        break;
+    case FUSE_CREATE:
+        if (arg_len >= sizeof(struct fuse_create_in))
+            kills_privileges =
+                ((const struct fuse_create_in *)arg)->open_flags & FUSE_OPEN_KILL_SUIDGID;
+        break;
+    case OPCODE_TMPFILE:
+        in->opcode = FUSE_CREATE;
+        break;
+    case FUSE_INIT:
+        answering_init = true;
+        if (arg_len >= sizeof(struct fuse_init_in)) {
+            const struct fuse_init_in *init = arg;
+            uint64_t flags = init->flags;
+            if (flags & FUSE_INIT_EXT)
+                flags |= (uint64_t)init->flags2 << 32;
+            atomic_store(&offered, flags);
+        }
+        break;
+    default:
+        break;
+    }
+}
+
+static ssize_t read_request(int fd, void *buf, size_t len, void *userdata)
+{
+    (void)userdata;
+    ssize_t n = read(fd, buf, len);
+    if (n > 0)
+        look_at_request(buf, (size_t)n);
+    return n;
+}
+
+static void add_features(struct fuse_init_out *out)
+{
+    uint64_t have = atomic_load(&offered), want = 0;
+    want |= have & (FUSE_PARALLEL_DIROPS | FUSE_HANDLE_KILLPRIV_V2 | INIT_DIRECT_IO_ALLOW_MMAP);
+    if (want & FUSE_HANDLE_KILLPRIV_V2)
+        out->flags &= ~(uint32_t)FUSE_HANDLE_KILLPRIV;
+    out->flags |= (uint32_t)want;
+    if (want >> 32) {
+        out->flags |= FUSE_INIT_EXT;
+        out->flags2 |= (uint32_t)(want >> 32);
+    }
+    atomic_store(&has_killpriv, (want & FUSE_HANDLE_KILLPRIV_V2) != 0);
+    atomic_store(&has_mmap_direct, (want & INIT_DIRECT_IO_ALLOW_MMAP) != 0);
+}
+
+static ssize_t write_reply(int fd, struct iovec *iov, int count, void *userdata)
+{
+    (void)userdata;
+    if (!answering_init || count != 2 || iov[1].iov_len < sizeof(struct fuse_init_out))
+        return writev(fd, iov, count);
+    answering_init = false;
+    add_features(iov[1].iov_base);
+    ssize_t n = writev(fd, iov, count);
+    if (n >= 0)
+        on_answered(on_answered_arg);
+    return n;
+}
+
+int session_init(struct fuse_session *session, void (*answered)(void *arg), void *arg)
+{
+    static const struct fuse_custom_io io = {.writev = write_reply, .read = read_request};
+    on_answered = answered;
+    on_answered_arg = arg;
+    return fuse_session_custom_io(session, &io, fuse_session_fd(session));
+}
+
+int session_forget_names(struct fuse_session *session)
+{
+    struct fuse_out_header out = {.len = sizeof out, .error = NOTIFY_INC_EPOCH};
+    ssize_t n = write(fuse_session_fd(session), &out, sizeof out);
+    return n < 0 ? -errno : 0;
+}
