@@ -51,7 +51,7 @@ int bson_buffer_add(struct bson_buffer *buffer, const void *bytes, size_t len)
 
 void bson_buffer_set_length(struct bson_buffer *buffer, size_t offset, size_t length)
 {
-    uint32_t little = BSON_UINT32_TO_LE((uint32_t)length);
+    uint32_t little = BSON_UINT32_TO_LE((uint32_t) length);
     memcpy(buffer->data + offset, &little, sizeof little);
 }
 
@@ -79,7 +79,7 @@ int bsonx_replace(bson_t *bson, const uint8_t *data, size_t len)
         return rc;
     bson_destroy(bson);
     bson_init(bson);
-    uint8_t *copy = bson_reserve_buffer(bson, (uint32_t)len);
+    uint8_t *copy = bson_reserve_buffer(bson, (uint32_t) len);
     if (!copy)
         return -ENOMEM;
     memcpy(copy, data, len);
@@ -90,7 +90,7 @@ size_t bsonx_value_bytes(const bson_iter_t *iter, const uint8_t **ret_value)
 {
     /* The name ends where the value begins, and the next element begins where it ends. */
     const char *name = bson_iter_key(iter);
-    const uint8_t *value = (const uint8_t *)name + strlen(name) + 1;
+    const uint8_t *value = (const uint8_t *) name + strlen(name) + 1;
     *ret_value = value;
-    return (size_t)(iter->raw + iter->next_off - value);
+    return (size_t) (iter->raw + iter->next_off - value);
 }

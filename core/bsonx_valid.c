@@ -40,9 +40,9 @@ static size_t bool_bytes(const uint8_t *data, size_t left)
 static size_t cstring_bytes(const uint8_t *data, size_t left)
 {
     const uint8_t *nul = left > 0 ? memchr(data, 0, left) : NULL;
-    if (!nul || !utf8_is_valid(data, (size_t)(nul - data)))
+    if (!nul || !utf8_is_valid(data, (size_t) (nul - data)))
         return INVALID;
-    return (size_t)(nul - data) + 1;
+    return (size_t) (nul - data) + 1;
 }
 
 /* A length, which counts the NUL; the text; the NUL. */
@@ -107,7 +107,7 @@ static size_t value_bytes(uint8_t type, const uint8_t *data, size_t left, unsign
     switch (type) {
     case BSON_TYPE_UNDEFINED:
     case BSON_TYPE_NULL:
-    case (uint8_t)BSON_TYPE_MINKEY:
+    case (uint8_t) BSON_TYPE_MINKEY:
     case BSON_TYPE_MAXKEY:
         return 0;
     case BSON_TYPE_BOOL:
@@ -151,11 +151,11 @@ static bool valid_document(const uint8_t *data, size_t len, unsigned int depth_l
     const uint8_t *at = data + 4, *end = data + len - 1;
     while (at < end) {
         uint8_t type = *at++;
-        size_t name = cstring_bytes(at, (size_t)(end - at));
+        size_t name = cstring_bytes(at, (size_t) (end - at));
         if (name == INVALID)
             return false;
         at += name;
-        size_t value = value_bytes(type, at, (size_t)(end - at), depth_left - 1);
+        size_t value = value_bytes(type, at, (size_t) (end - at), depth_left - 1);
         if (value == INVALID)
             return false;
         at += value;

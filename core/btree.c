@@ -38,29 +38,29 @@ static struct leaf *descend(
     struct btree_node *node = tree->root;
     ret_path->depth = tree->height - 1;
     for (unsigned int level = 0; level < ret_path->depth; level++) {
-        struct inner *inner = (struct inner *)node;
+        struct inner *inner = (struct inner *) node;
         unsigned int at = child_index(inner, entry);
         ret_path->steps[level].node = inner;
         ret_path->steps[level].at = at;
         node = inner->children[at];
     }
-    return (struct leaf *)node;
+    return (struct leaf *) node;
 }
 
 static struct leaf *descend_to_read(const struct btree *tree, struct btree_entry entry)
 {
     struct btree_node *node = tree->root;
     for (unsigned int level = 1; level < tree->height; level++) {
-        struct inner *inner = (struct inner *)node;
+        struct inner *inner = (struct inner *) node;
         node = inner->children[child_index(inner, entry)];
     }
-    return (struct leaf *)node;
+    return (struct leaf *) node;
 }
 
 static void nodes_free(struct btree_node *node, unsigned int height)
 {
     if (height > 1) {
-        struct inner *inner = (struct inner *)node;
+        struct inner *inner = (struct inner *) node;
         for (unsigned int i = 0; i < inner->head.n; i++)
             nodes_free(inner->children[i], height - 1);
     }
@@ -85,7 +85,7 @@ static int resize_root(struct btree *tree, struct leaf **leaf, unsigned int cap)
     struct leaf *resized = realloc(*leaf, leaf_bytes(cap));
     if (!resized)
         return -ENOMEM;
-    resized->head.cap = (uint16_t)cap;
+    resized->head.cap = (uint16_t) cap;
     tree->root = &resized->head;
     *leaf = resized;
     return 0;
@@ -133,7 +133,7 @@ static void shrink_root_leaf(struct btree *tree, struct leaf *leaf)
         btree_init(tree);
     } else if (leaf->head.n <= leaf->head.cap / 4) {
         /* That it could not be made smaller does not matter. */
-        (void)resize_root(tree, &leaf, leaf->head.cap / 2U);
+        (void) resize_root(tree, &leaf, leaf->head.cap / 2U);
     }
 }
 
@@ -218,11 +218,11 @@ uint64_t btree_count_upto(const struct btree *tree, int64_t last_key)
     const struct btree_node *node = tree->root;
     uint64_t count = 0;
     for (unsigned int level = 1; level < tree->height; level++) {
-        const struct inner *inner = (const struct inner *)node;
+        const struct inner *inner = (const struct inner *) node;
         unsigned int at = child_index(inner, end);
         for (unsigned int i = 0; i < at; i++)
             count += inner->counts[i];
         node = inner->children[at];
     }
-    return count + lower_bound(((const struct leaf *)node)->pairs, node->n, end);
+    return count + lower_bound(((const struct leaf *) node)->pairs, node->n, end);
 }

@@ -19,7 +19,7 @@ static size_t node_bytes(const struct btree_node *node, unsigned int height)
 {
     if (height == 1)
         return leaf_bytes(node->cap);
-    const struct inner *inner = (const struct inner *)node;
+    const struct inner *inner = (const struct inner *) node;
     size_t bytes = sizeof *inner;
     if (height == 2) /* spares touching every leaf */
         return bytes + inner->head.n * leaf_bytes(LEAF_PAIRS);
@@ -59,10 +59,10 @@ static uint64_t check_node(const struct btree_node *node, unsigned int height,
     const struct place *place, struct walk *walk)
 {
     if (height == 1) {
-        walk->sound = walk->sound && leaf_sound((const struct leaf *)node, place, walk);
+        walk->sound = walk->sound && leaf_sound((const struct leaf *) node, place, walk);
         return node->n;
     }
-    const struct inner *inner = (const struct inner *)node;
+    const struct inner *inner = (const struct inner *) node;
     bool edge = place->left_edge || place->right_edge;
     if (node->n > INNER_CHILDREN || node->n < (edge ? EDGE_MIN_CHILDREN : INNER_MIN_CHILDREN)) {
         walk->sound = false;

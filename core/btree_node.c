@@ -33,9 +33,9 @@ struct btree_node *btree_node_new(bool leaf, unsigned int cap)
     if (!node)
         return NULL;
     node->n = 0;
-    node->cap = (uint16_t)cap;
+    node->cap = (uint16_t) cap;
     if (leaf)
-        ((struct leaf *)node)->next = NULL;
+        ((struct leaf *) node)->next = NULL;
     return node;
 }
 
@@ -75,7 +75,7 @@ static void split_inner(
 {
     struct inner *parent = path->steps[level - 1].node;
     struct inner *left = path->steps[level].node;
-    struct inner *right = (struct inner *)fresh;
+    struct inner *right = (struct inner *) fresh;
     /* The child below is going to be split as well, so one is enough to leave two. */
     unsigned int keep = split == SPLIT_BEHIND_LAST    ? INNER_CHILDREN - 1
                         : split == SPLIT_BEFORE_FIRST ? 1
@@ -83,9 +83,9 @@ static void split_inner(
     unsigned int moved = INNER_CHILDREN - keep;
 
     move_children(right, 0, left, keep, moved);
-    right->head.n = (uint16_t)moved;
+    right->head.n = (uint16_t) moved;
     adopt(parent, path->steps[level - 1].at, fresh, left->low[keep], count_last(left, moved));
-    left->head.n = (uint16_t)keep;
+    left->head.n = (uint16_t) keep;
     if (path->steps[level].at >= keep) {
         path->steps[level - 1].at++;
         path->steps[level].node = right;
@@ -97,15 +97,15 @@ static void split_inner(
 static struct leaf *split_leaf(struct path *path, struct leaf *left, struct btree_node *fresh,
     enum split split, struct btree_entry entry)
 {
-    struct leaf *right = (struct leaf *)fresh;
+    struct leaf *right = (struct leaf *) fresh;
     unsigned int keep = split == SPLIT_BEHIND_LAST    ? LEAF_PAIRS
                         : split == SPLIT_BEFORE_FIRST ? 0
                                                       : LEAF_PAIRS / 2;
     unsigned int moved = LEAF_PAIRS - keep;
 
     move_pairs(right, 0, left, keep, moved);
-    right->head.n = (uint16_t)moved;
-    left->head.n = (uint16_t)keep;
+    right->head.n = (uint16_t) moved;
+    left->head.n = (uint16_t) keep;
     right->next = left->next;
     left->next = right;
 
@@ -120,7 +120,7 @@ static struct leaf *split_leaf(struct path *path, struct leaf *left, struct btre
 /* Puts an inner node above the root. */
 static void raise_root(struct btree *tree, struct path *path, struct btree_node *fresh)
 {
-    struct inner *root = (struct inner *)fresh;
+    struct inner *root = (struct inner *) fresh;
     root->head.n = 1;
     root->low[0] = (struct btree_entry){INT64_MIN, NULL};
     root->counts[0] = tree->count;
@@ -191,13 +191,13 @@ static void merge(struct inner *parent, unsigned int at, bool leaves)
 {
     struct btree_node *left = parent->children[at], *right = parent->children[at + 1];
     if (leaves) {
-        move_pairs((struct leaf *)left, left->n, (struct leaf *)right, 0, right->n);
-        ((struct leaf *)left)->next = ((struct leaf *)right)->next;
+        move_pairs((struct leaf *) left, left->n, (struct leaf *) right, 0, right->n);
+        ((struct leaf *) left)->next = ((struct leaf *) right)->next;
     } else {
-        ((struct inner *)right)->low[0] = parent->low[at + 1];
-        move_children((struct inner *)left, left->n, (struct inner *)right, 0, right->n);
+        ((struct inner *) right)->low[0] = parent->low[at + 1];
+        move_children((struct inner *) left, left->n, (struct inner *) right, 0, right->n);
     }
-    left->n = (uint16_t)(left->n + right->n);
+    left->n = (uint16_t) (left->n + right->n);
     parent->counts[at] += parent->counts[at + 1];
     move_children(parent, at + 1, parent, at + 2, parent->head.n - at - 2);
     parent->head.n--;
@@ -207,8 +207,8 @@ static void merge(struct inner *parent, unsigned int at, bool leaves)
 /* Shares out what the leaves at and at+1 hold evenly. */
 static void share_pairs(struct inner *parent, unsigned int at)
 {
-    struct leaf *left = (struct leaf *)parent->children[at];
-    struct leaf *right = (struct leaf *)parent->children[at + 1];
+    struct leaf *left = (struct leaf *) parent->children[at];
+    struct leaf *right = (struct leaf *) parent->children[at + 1];
     unsigned int total = left->head.n + right->head.n, keep = total / 2;
 
     if (left->head.n < keep) {
@@ -220,8 +220,8 @@ static void share_pairs(struct inner *parent, unsigned int at)
         move_pairs(right, moved, right, 0, right->head.n);
         move_pairs(right, 0, left, keep, moved);
     }
-    left->head.n = (uint16_t)keep;
-    right->head.n = (uint16_t)(total - keep);
+    left->head.n = (uint16_t) keep;
+    right->head.n = (uint16_t) (total - keep);
     parent->low[at + 1] = right->pairs[0];
     parent->counts[at] = left->head.n;
     parent->counts[at + 1] = right->head.n;
@@ -230,8 +230,8 @@ static void share_pairs(struct inner *parent, unsigned int at)
 /* The same for inner nodes. */
 static void share_children(struct inner *parent, unsigned int at)
 {
-    struct inner *left = (struct inner *)parent->children[at];
-    struct inner *right = (struct inner *)parent->children[at + 1];
+    struct inner *left = (struct inner *) parent->children[at];
+    struct inner *right = (struct inner *) parent->children[at + 1];
     unsigned int total = left->head.n + right->head.n, keep = total / 2;
 
     right->low[0] = parent->low[at + 1];
@@ -244,8 +244,8 @@ static void share_children(struct inner *parent, unsigned int at)
         move_children(right, moved, right, 0, right->head.n);
         move_children(right, 0, left, keep, moved);
     }
-    left->head.n = (uint16_t)keep;
-    right->head.n = (uint16_t)(total - keep);
+    left->head.n = (uint16_t) keep;
+    right->head.n = (uint16_t) (total - keep);
     parent->low[at + 1] = right->low[0];
     uint64_t both = parent->counts[at] + parent->counts[at + 1];
     parent->counts[at + 1] = count_last(right, right->head.n);
@@ -257,12 +257,12 @@ bool btree_node_refill(const struct path *path, unsigned int level)
     struct inner *parent = path->steps[level].node;
     unsigned int at = path->steps[level].at, n = parent->children[at]->n;
     bool leaves = level == path->depth - 1;
-    if (n >= (unsigned int)(leaves ? LEAF_MIN_PAIRS : INNER_MIN_CHILDREN))
+    if (n >= (unsigned int) (leaves ? LEAF_MIN_PAIRS : INNER_MIN_CHILDREN))
         return false;
 
     unsigned int left = at + 1 < parent->head.n ? at : at - 1;
     unsigned int total = parent->children[left]->n + parent->children[left + 1]->n;
-    if (total <= (unsigned int)(leaves ? LEAF_PAIRS : INNER_CHILDREN)) {
+    if (total <= (unsigned int) (leaves ? LEAF_PAIRS : INNER_CHILDREN)) {
         merge(parent, left, leaves);
         return true;
     }

@@ -47,7 +47,7 @@ struct path {
 
 static inline bool is_before(struct btree_entry a, struct btree_entry b)
 {
-    return a.key < b.key || (a.key == b.key && (uintptr_t)a.item < (uintptr_t)b.item);
+    return a.key < b.key || (a.key == b.key && (uintptr_t) a.item < (uintptr_t) b.item);
 }
 
 static inline bool is_same(struct btree_entry a, struct btree_entry b)

@@ -32,7 +32,7 @@ static const int8_t brackets[UINT8_MAX + 1] = {
 
 int compare_bracket(bson_type_t type)
 {
-    return brackets[(uint8_t)type];
+    return brackets[(uint8_t) type];
 }
 
 static int compare_int64(int64_t a, int64_t b)
@@ -102,7 +102,7 @@ static int compare_members(bson_iter_t *a, bson_iter_t *b, bool names)
     for (;;) {
         bool a_more = bson_iter_next(a), b_more = bson_iter_next(b);
         if (!a_more || !b_more)
-            return (int)a_more - (int)b_more;
+            return (int) a_more - (int) b_more;
         int order = compare_bracket(bson_iter_type(a)) - compare_bracket(bson_iter_type(b));
         if (order == 0 && names)
             order = strcmp(bson_iter_key(a), bson_iter_key(b));
@@ -118,7 +118,7 @@ static int compare_documents(const bson_iter_t *a, const bson_iter_t *b, bool na
     bson_iter_t a_inner, b_inner;
     bool a_opened = bson_iter_recurse(a, &a_inner), b_opened = bson_iter_recurse(b, &b_inner);
     if (!a_opened || !b_opened)
-        return (int)a_opened - (int)b_opened;
+        return (int) a_opened - (int) b_opened;
     return compare_members(&a_inner, &b_inner, names);
 }
 
@@ -159,7 +159,7 @@ int compare_values(const bson_iter_t *a, const bson_iter_t *b)
     case BSON_TYPE_BINARY:
         return compare_binary(a, b);
     case BSON_TYPE_BOOL:
-        return (int)bson_iter_bool(a) - (int)bson_iter_bool(b);
+        return (int) bson_iter_bool(a) - (int) bson_iter_bool(b);
     case BSON_TYPE_DATE_TIME:
         return compare_int64(bson_iter_date_time(a), bson_iter_date_time(b));
     case BSON_TYPE_TIMESTAMP:

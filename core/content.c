@@ -93,8 +93,8 @@ static void settle_pages(struct content *content, int64_t charged)
     struct stat st;
     int64_t pages = content->npages;
     if (fstat(content->fd, &st) == 0)
-        pages =
-            (int64_t)(((uint64_t)st.st_blocks * 512 + CONTENT_PAGE_BYTES - 1) / CONTENT_PAGE_BYTES);
+        pages = (int64_t) (((uint64_t) st.st_blocks * 512 + CONTENT_PAGE_BYTES - 1) /
+                           CONTENT_PAGE_BYTES);
     /* Not refused here: the bytes are already there. */
     atomic_fetch_add(&content->budget->used_pages, pages - content->npages - charged);
     content->npages = pages;
@@ -103,7 +103,7 @@ static void settle_pages(struct content *content, int64_t charged)
 static int blob_read(const struct content *content, unsigned char *buf, size_t len, uint64_t off)
 {
     while (len) {
-        ssize_t n = pread(content->fd, buf, len, (off_t)off);
+        ssize_t n = pread(content->fd, buf, len, (off_t) off);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
@@ -113,8 +113,8 @@ static int blob_read(const struct content *content, unsigned char *buf, size_t l
             return 0;
         }
         buf += n;
-        off += (uint64_t)n;
-        len -= (size_t)n;
+        off += (uint64_t) n;
+        len -= (size_t) n;
     }
     return 0;
 }
@@ -131,7 +131,7 @@ static int blob_write(struct content *content, const unsigned char *buf, size_t 
     if (err)
         return err;
     while (len) {
-        ssize_t n = pwrite(content->fd, buf, len, (off_t)off);
+        ssize_t n = pwrite(content->fd, buf, len, (off_t) off);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0) {
@@ -139,8 +139,8 @@ static int blob_write(struct content *content, const unsigned char *buf, size_t 
             break;
         }
         buf += n;
-        off += (uint64_t)n;
-        len -= (size_t)n;
+        off += (uint64_t) n;
+        len -= (size_t) n;
     }
     settle_pages(content, charged);
     return err;
@@ -175,7 +175,7 @@ int content_truncate(struct content *content, uint64_t size)
         struct stat st;
         /* The file may be shorter than its document: a hole at the end is nowhere. */
         if (fstat(content->fd, &st) != 0 ||
-            ((uint64_t)st.st_size > size && ftruncate(content->fd, (off_t)size) != 0))
+            ((uint64_t) st.st_size > size && ftruncate(content->fd, (off_t) size) != 0))
             err = -errno;
         settle_pages(content, 0);
     } else {
@@ -190,11 +190,11 @@ int content_zero(struct content *content, uint64_t off, uint64_t len, bool punch
     int err = 0;
     pthread_rwlock_wrlock(&content->lock);
     if (content->store) {
-        if (fallocate(content->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)off,
-                (off_t)len) != 0)
+        if (fallocate(content->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t) off,
+                (off_t) len) != 0)
             err = -errno;
         if (!err && !punch &&
-            fallocate(content->fd, FALLOC_FL_KEEP_SIZE, (off_t)off, (off_t)len) != 0)
+            fallocate(content->fd, FALLOC_FL_KEEP_SIZE, (off_t) off, (off_t) len) != 0)
             err = -errno;
         settle_pages(content, 0);
     } else {
@@ -214,7 +214,7 @@ int content_allocate(struct content *content, uint64_t off, uint64_t len)
         int64_t room = content->budget->max_pages - atomic_load(&content->budget->used_pages);
         if (content->budget->max_pages && content_pages_of(off + len) - content->npages > room)
             err = -ENOSPC;
-        else if (fallocate(content->fd, FALLOC_FL_KEEP_SIZE, (off_t)off, (off_t)len) != 0)
+        else if (fallocate(content->fd, FALLOC_FL_KEEP_SIZE, (off_t) off, (off_t) len) != 0)
             err = -errno;
         settle_pages(content, 0);
     } else {
@@ -227,17 +227,17 @@ int content_allocate(struct content *content, uint64_t off, uint64_t len)
 static int blob_seek(
     const struct content *content, uint64_t size, uint64_t off, bool data, uint64_t *ret_off)
 {
-    off_t found = lseek(content->fd, (off_t)off, data ? SEEK_DATA : SEEK_HOLE);
+    off_t found = lseek(content->fd, (off_t) off, data ? SEEK_DATA : SEEK_HOLE);
     if (found < 0 && errno != ENXIO)
         return -errno;
     /* Behind the file's end the document goes on as a hole. */
-    if (found < 0 || (uint64_t)found >= size) {
+    if (found < 0 || (uint64_t) found >= size) {
         if (data)
             return -ENXIO;
         *ret_off = found < 0 ? off : size;
         return 0;
     }
-    *ret_off = (uint64_t)found;
+    *ret_off = (uint64_t) found;
     return 0;
 }
 
@@ -245,16 +245,16 @@ int content_seek(struct content *content, uint64_t size, off_t off, int whence, 
 {
     if (whence != SEEK_DATA && whence != SEEK_HOLE)
         return -EINVAL;
-    if (off < 0 || (uint64_t)off >= size)
+    if (off < 0 || (uint64_t) off >= size)
         return -ENXIO;
     uint64_t found = 0;
     pthread_rwlock_rdlock(&content->lock);
     int err = content->store
-                  ? blob_seek(content, size, (uint64_t)off, whence == SEEK_DATA, &found)
-                  : chunks_seek(content, size, (uint64_t)off, whence == SEEK_DATA, &found);
+                  ? blob_seek(content, size, (uint64_t) off, whence == SEEK_DATA, &found)
+                  : chunks_seek(content, size, (uint64_t) off, whence == SEEK_DATA, &found);
     pthread_rwlock_unlock(&content->lock);
     if (!err)
-        *ret_off = (off_t)found;
+        *ret_off = (off_t) found;
     return err;
 }
 

@@ -35,7 +35,7 @@ int content_charge(struct content_budget *budget, int64_t pages);
 /* How many pages hold `bytes` bytes. */
 static inline int64_t content_pages_of(uint64_t bytes)
 {
-    return (int64_t)(bytes / CONTENT_PAGE_BYTES + (bytes % CONTENT_PAGE_BYTES != 0));
+    return (int64_t) (bytes / CONTENT_PAGE_BYTES + (bytes % CONTENT_PAGE_BYTES != 0));
 }
 
 struct content; /* opaque */

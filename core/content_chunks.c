@@ -83,8 +83,8 @@ static int page_make(
     if (err)
         return err;
     if (!overwritten)
-        memset(chunk->bytes + (size_t)page * CONTENT_PAGE_BYTES, 0, CONTENT_PAGE_BYTES);
-    chunk->pages |= (uint16_t)(1U << page);
+        memset(chunk->bytes + (size_t) page * CONTENT_PAGE_BYTES, 0, CONTENT_PAGE_BYTES);
+    chunk->pages |= (uint16_t) (1U << page);
     content->npages++;
     return 0;
 }
@@ -102,12 +102,12 @@ static void page_drop(struct content *content, struct content_chunk *chunk, unsi
 static size_t within_page(uint64_t off, uint64_t len)
 {
     uint64_t rest = CONTENT_PAGE_BYTES - off % CONTENT_PAGE_BYTES;
-    return (size_t)(len < rest ? len : rest);
+    return (size_t) (len < rest ? len : rest);
 }
 
 static unsigned int page_at(uint64_t off)
 {
-    return (unsigned int)(off % CHUNK_BYTES / CONTENT_PAGE_BYTES);
+    return (unsigned int) (off % CHUNK_BYTES / CONTENT_PAGE_BYTES);
 }
 
 void chunks_read(const struct content *content, unsigned char *buf, size_t len, uint64_t off)
@@ -156,7 +156,7 @@ void chunks_punch(struct content *content, uint64_t off, uint64_t len)
         if (start >= end)
             break;
         for (unsigned int page = 0; page < CHUNK_PAGES; page++) {
-            uint64_t first = start + (uint64_t)page * CONTENT_PAGE_BYTES;
+            uint64_t first = start + (uint64_t) page * CONTENT_PAGE_BYTES;
             uint64_t last = first + CONTENT_PAGE_BYTES;
             if (last <= off || first >= end || !(chunk->pages >> page & 1))
                 continue;
@@ -165,7 +165,7 @@ void chunks_punch(struct content *content, uint64_t off, uint64_t len)
                 continue;
             }
             uint64_t from = first > off ? first : off, to = last < end ? last : end;
-            memset(chunk->bytes + (from - start), 0, (size_t)(to - from));
+            memset(chunk->bytes + (from - start), 0, (size_t) (to - from));
         }
         bool emptied = !chunk->pages;
         chunk_remove_empty(content, at);

@@ -11,7 +11,7 @@
 
 /* Memory is taken in chunks of this many pages; which of them hold data is a bit each. */
 #define CHUNK_PAGES 16
-#define CHUNK_BYTES ((uint64_t)CHUNK_PAGES * CONTENT_PAGE_BYTES)
+#define CHUNK_BYTES ((uint64_t) CHUNK_PAGES * CONTENT_PAGE_BYTES)
 
 struct content_chunk {
     uint64_t number; /* offset / CHUNK_BYTES */

@@ -75,8 +75,8 @@ static void civil_from_days(int64_t days, int64_t *ret_year, int *ret_month, int
     int64_t day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     int64_t month_from_march = (5 * day_of_year + 2) / 153;
 
-    *ret_day = (int)(day_of_year - (153 * month_from_march + 2) / 5 + 1);
-    *ret_month = (int)(month_from_march < 10 ? month_from_march + 3 : month_from_march - 9);
+    *ret_day = (int) (day_of_year - (153 * month_from_march + 2) / 5 + 1);
+    *ret_month = (int) (month_from_march < 10 ? month_from_march + 3 : month_from_march - 9);
     *ret_year = year_of_era + era * 400 + (*ret_month <= 2);
 }
 
@@ -252,7 +252,7 @@ void date_format(int64_t ms, char *ret_text)
     snprintf(ret_text, DATE_TEXT_BYTES,
         year < 0 || year > 9999 ? "%+05lld-%02d-%02dT%02d:%02d:%02d.%03dZ"
                                 : "%04lld-%02d-%02dT%02d:%02d:%02d.%03dZ",
-        (long long)year, month, day, (int)(rest_ms / MS_PER_HOUR),
-        (int)(rest_ms / MS_PER_MINUTE % 60), (int)(rest_ms / MS_PER_SECOND % 60),
-        (int)(rest_ms % MS_PER_SECOND));
+        (long long) year, month, day, (int) (rest_ms / MS_PER_HOUR),
+        (int) (rest_ms / MS_PER_MINUTE % 60), (int) (rest_ms / MS_PER_SECOND % 60),
+        (int) (rest_ms % MS_PER_SECOND));
 }

@@ -19,8 +19,8 @@ struct xattr *xattr_new(const char *name, const void *value, size_t len)
     if (!x)
         return NULL;
     x->next = NULL;
-    x->name_len = (uint16_t)name_len;
-    x->value_len = (uint32_t)len;
+    x->name_len = (uint16_t) name_len;
+    x->value_len = (uint32_t) len;
     memcpy(x->bytes, name, name_len + 1);
     if (len)
         memcpy(x->bytes + name_len + 1, value, len);

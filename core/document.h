@@ -124,7 +124,7 @@ static inline bool document_is_collection(const struct document *doc)
 /* The collection that a directory's document is. */
 static inline struct collection *document_collection(struct document *doc)
 {
-    return (struct collection *)doc;
+    return (struct collection *) doc;
 }
 
 /* The slots of a dentry, as an array of d->nslots. */
@@ -137,19 +137,19 @@ static inline struct index_slot *dentry_slots(struct dentry *d)
 static inline void document_set_mtime(struct document *doc, struct timespec t)
 {
     doc->mtime_s = t.tv_sec;
-    doc->mtime_ns = (uint32_t)t.tv_nsec;
+    doc->mtime_ns = (uint32_t) t.tv_nsec;
 }
 
 static inline void document_set_ctime(struct document *doc, struct timespec t)
 {
     doc->ctime_s = t.tv_sec;
-    doc->ctime_ns = (uint32_t)t.tv_nsec;
+    doc->ctime_ns = (uint32_t) t.tv_nsec;
 }
 
 static inline void document_set_atime(struct document *doc, struct timespec t)
 {
     doc->atime_s = t.tv_sec;
-    doc->atime_ns = (uint32_t)t.tv_nsec;
+    doc->atime_ns = (uint32_t) t.tv_nsec;
 }
 
 /* An extended attribute: a list, because few documents have any and those have few. */

@@ -66,7 +66,7 @@ static int whole_of_text(const bson_iter_t *iter, int64_t *ret_value)
     const char *text = wrapper_text(iter);
     if (!text)
         return WRAPPER_WRONG;
-    const uint8_t *at = (const uint8_t *)text, *end = at + strlen(text);
+    const uint8_t *at = (const uint8_t *) text, *end = at + strlen(text);
     if (json_number_end(at, end, &whole) != end || !whole)
         return WRAPPER_WRONG;
     return json_whole_fits(at, end, ret_value) ? 0 : WRAPPER_WRONG;
@@ -95,7 +95,7 @@ static int unwrap_date(struct wrapper *wrapper)
     } else {
         return WRAPPER_WRONG;
     }
-    return wrapper_add_uint64(wrapper, (uint64_t)date_ms);
+    return wrapper_add_uint64(wrapper, (uint64_t) date_ms);
 }
 
 static int unwrap_int32(struct wrapper *wrapper)
@@ -103,7 +103,7 @@ static int unwrap_int32(struct wrapper *wrapper)
     int64_t value;
     if (whole_of_text(&wrapper->first, &value) != 0 || value < INT32_MIN || value > INT32_MAX)
         return WRAPPER_WRONG;
-    return wrapper_add_uint32(wrapper, (uint32_t)value);
+    return wrapper_add_uint32(wrapper, (uint32_t) value);
 }
 
 static int unwrap_int64(struct wrapper *wrapper)
@@ -111,7 +111,7 @@ static int unwrap_int64(struct wrapper *wrapper)
     int64_t value;
     if (whole_of_text(&wrapper->first, &value) != 0)
         return WRAPPER_WRONG;
-    return wrapper_add_uint64(wrapper, (uint64_t)value);
+    return wrapper_add_uint64(wrapper, (uint64_t) value);
 }
 
 static int unwrap_double(struct wrapper *wrapper)
@@ -161,7 +161,7 @@ static int unwrap_timestamp(struct wrapper *wrapper)
         !fits_uint32(&seconds) || !fits_uint32(&counter))
         return WRAPPER_WRONG;
     return wrapper_add_uint64(wrapper,
-        (uint64_t)bson_iter_as_int64(&seconds) << 32 | (uint64_t)bson_iter_as_int64(&counter));
+        (uint64_t) bson_iter_as_int64(&seconds) << 32 | (uint64_t) bson_iter_as_int64(&counter));
 }
 
 static int unwrap_true(struct wrapper *wrapper)

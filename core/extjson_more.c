@@ -12,7 +12,7 @@ static int hex_value(char c)
 {
     if (c >= '0' && c <= '9')
         return c - '0';
-    c = (char)(c | 0x20);
+    c = (char) (c | 0x20);
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
@@ -20,7 +20,7 @@ static int base64_value(char c)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     const char *found = c ? strchr(digits, c) : NULL;
-    return found ? (int)(found - digits) : -1;
+    return found ? (int) (found - digits) : -1;
 }
 
 /* Base64 by RFC 4648 with its padding, added as bytes. */
@@ -36,9 +36,9 @@ static int add_base64(struct wrapper *wrapper, const char *text)
             int value = j < 4 - padding ? base64_value(text[i + j]) : 0;
             if (value < 0)
                 return WRAPPER_WRONG;
-            bits = bits << 6 | (uint32_t)value;
+            bits = bits << 6 | (uint32_t) value;
         }
-        const uint8_t bytes[3] = {(uint8_t)(bits >> 16), (uint8_t)(bits >> 8), (uint8_t)bits};
+        const uint8_t bytes[3] = {(uint8_t) (bits >> 16), (uint8_t) (bits >> 8), (uint8_t) bits};
         int rc = wrapper_add(wrapper, bytes, 3 - padding);
         if (rc != 0)
             return rc;
@@ -56,7 +56,7 @@ static bool subtype_of(const bson_iter_t *iter, uint8_t *ret_subtype)
     int high = len == 2 ? hex_value(text[0]) : 0, low = hex_value(text[len - 1]);
     if (high < 0 || low < 0)
         return false;
-    *ret_subtype = (uint8_t)(high << 4 | low);
+    *ret_subtype = (uint8_t) (high << 4 | low);
     return true;
 }
 
@@ -113,7 +113,7 @@ int unwrap_uuid(struct wrapper *wrapper)
             return WRAPPER_WRONG;
         if (form[i] == '-')
             continue;
-        bytes[5 + digits / 2] = (uint8_t)(bytes[5 + digits / 2] << 4 | value);
+        bytes[5 + digits / 2] = (uint8_t) (bytes[5 + digits / 2] << 4 | value);
         digits++;
     }
     return wrapper_add(wrapper, bytes, sizeof bytes);

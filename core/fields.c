@@ -108,11 +108,11 @@ static bool find_place(const bson_t *fields, const char *path, struct place *ret
     for (unsigned int depth = 0;; depth++) {
         bson_iter_t iter;
         size_t name_len = component_length(path);
-        ret_place->lengths[depth] = (size_t)(document - data);
+        ret_place->lengths[depth] = (size_t) (document - data);
         if (!bson_iter_init_from_data(&iter, document, len))
             return false;
-        if (!bson_iter_find_w_len(&iter, path, (int)name_len)) {
-            ret_place->offset = (size_t)(document - data) + len - 1;
+        if (!bson_iter_find_w_len(&iter, path, (int) name_len)) {
+            ret_place->offset = (size_t) (document - data) + len - 1;
             ret_place->depth = depth + 1;
             ret_place->missing = path;
             return true;
@@ -178,7 +178,7 @@ int fields_add(bson_t *fields, const char *path, const bson_t *value)
         rc = bson_buffer_add(&buffer, data, place.offset);
     if (rc == 0)
         rc = add_element(
-            &buffer, place.missing, (uint8_t)bson_iter_type(&iter), value_bytes, value_len);
+            &buffer, place.missing, (uint8_t) bson_iter_type(&iter), value_bytes, value_len);
     if (rc == 0) {
         size_t grown = buffer.len - place.offset;
         rc = bson_buffer_add(&buffer, data + place.offset, fields->len - place.offset);
@@ -204,10 +204,10 @@ static int prepare_set(bson_t *fields, const char *name, size_t value_len)
         /* An element begins with its type, one byte in front of its name. */
         for (bool found = true; rc == 0 && found; found = bson_iter_find(&iter, name)) {
             const uint8_t *value;
-            size_t begin = (size_t)((const uint8_t *)bson_iter_key(&iter) - data) - 1;
+            size_t begin = (size_t) ((const uint8_t *) bson_iter_key(&iter) - data) - 1;
             size_t len = bsonx_value_bytes(&iter, &value);
             rc = bson_buffer_add(&buffer, data + from, begin - from);
-            from = (size_t)(value - data) + len;
+            from = (size_t) (value - data) + len;
         }
         if (rc == 0)
             rc = bson_buffer_add(&buffer, data + from, fields->len - from);
@@ -241,7 +241,7 @@ int fields_set_utf8(bson_t *fields, const char *name, const char *text, size_t l
     if (len > BSON_MAX_SIZE / 2)
         return -ENOMEM;
     int rc = prepare_set(fields, name, len);
-    if (rc == 0 && !bson_append_utf8(fields, name, -1, text, (int)len))
+    if (rc == 0 && !bson_append_utf8(fields, name, -1, text, (int) len))
         rc = -ENOMEM;
     return rc;
 }

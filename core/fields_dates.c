@@ -70,14 +70,14 @@ bool fields_ttl_seconds(const bson_t *fields, int32_t *ret_seconds)
     } else if (BSON_ITER_HOLDS_DOUBLE(&iter)) {
         double value = bson_iter_double(&iter);
         /* Also false for NaN. */
-        if (!(value >= -1 && value <= INT32_MAX) || value != (double)(int32_t)value)
+        if (!(value >= -1 && value <= INT32_MAX) || value != (double) (int32_t) value)
             return false;
-        seconds = (int32_t)value;
+        seconds = (int32_t) value;
     } else {
         return false;
     }
     if (seconds != -1 && (seconds < 1 || seconds > INT32_MAX))
         return false;
-    *ret_seconds = (int32_t)seconds;
+    *ret_seconds = (int32_t) seconds;
     return true;
 }

@@ -45,8 +45,8 @@ static int load_cold(struct tree *tree, struct document *doc)
             return 0;
         }
         doc->data = bytes;
-        doc->data_cap = (uint32_t)len;
-        doc->flags &= ~(uint32_t)DOCUMENT_COLD;
+        doc->data_cap = (uint32_t) len;
+        doc->flags &= ~(uint32_t) DOCUMENT_COLD;
     }
     return 0;
 }
@@ -79,7 +79,7 @@ static int small_reserve(struct document *doc, uint64_t size)
         if (!more)
             return -ENOMEM;
         doc->data = more;
-        doc->data_cap = (uint32_t)cap;
+        doc->data_cap = (uint32_t) cap;
     }
     if (size > doc->size)
         memset(doc->data + doc->size, 0, size - doc->size);
@@ -111,7 +111,7 @@ static int small_resize(struct tree *tree, struct document *doc, uint64_t size)
 /* May a file of `size` bytes whose bytes before `hole_start` are dense stay small? */
 static bool stays_small(const struct document *doc, uint64_t off, uint64_t end)
 {
-    bool hole = content_pages_of(doc->size) < (int64_t)(off / CONTENT_PAGE_BYTES);
+    bool hole = content_pages_of(doc->size) < (int64_t) (off / CONTENT_PAGE_BYTES);
     return !doc->content && end <= CONTENT_SMALL_MAX_BYTES && !hole;
 }
 
@@ -158,7 +158,7 @@ static int make_large(struct tree *tree, struct document *doc)
         doc->data_cap = 0;
         doc->content = content;
         doc->flags |= DOCUMENT_BLOB_DIRTY;
-        doc->flags &= ~(uint32_t)DOCUMENT_CONTENT_DIRTY;
+        doc->flags &= ~(uint32_t) DOCUMENT_CONTENT_DIRTY;
     }
     return 0;
 }
@@ -171,20 +171,20 @@ ssize_t file_read(struct tree *tree, struct document *doc, void *buf, size_t len
         len = doc->size - off;
     if (!doc->content) {
         memcpy(buf, doc->data + off, len);
-        return (ssize_t)len;
+        return (ssize_t) len;
     }
     struct content *content = content_get(doc->content);
     tree_unlock(tree);
     int err = content_read(content, buf, len, off);
     content_put(content);
     tree_lock(tree);
-    return err ? err : (ssize_t)len;
+    return err ? err : (ssize_t) len;
 }
 
 ssize_t file_write(
     struct tree *tree, struct document *doc, const void *buf, size_t len, uint64_t off)
 {
-    if (off > (uint64_t)INT64_MAX - len)
+    if (off > (uint64_t) INT64_MAX - len)
         return -EFBIG;
     uint64_t end = off + len;
     int err = journal_will_change(tree, doc);
@@ -198,7 +198,7 @@ ssize_t file_write(
         }
         memcpy(doc->data + off, buf, len);
         doc->flags |= DOCUMENT_CONTENT_DIRTY | DOCUMENT_FIELDS_STALE;
-        return (ssize_t)len;
+        return (ssize_t) len;
     }
     err = make_large(tree, doc);
     if (err)
@@ -217,7 +217,7 @@ ssize_t file_write(
     if (end > doc->size)
         doc->size = end;
     doc->flags |= DOCUMENT_BLOB_DIRTY | DOCUMENT_FIELDS_STALE;
-    return (ssize_t)len;
+    return (ssize_t) len;
 }
 
 /* An emptied file starts over as a small one; what it had goes once that is durable. */
@@ -240,7 +240,7 @@ int file_truncate(struct tree *tree, struct document *doc, uint64_t size)
     if (err)
         return err;
     if (doc->flags & DOCUMENT_COLD && size == 0)
-        doc->flags &= ~(uint32_t)DOCUMENT_COLD;
+        doc->flags &= ~(uint32_t) DOCUMENT_COLD;
     if (doc->content && size == 0) {
         empty_large(tree, doc);
         return 0;
@@ -275,7 +275,7 @@ int file_allocate(struct tree *tree, struct document *doc, int mode, uint64_t of
         return -EOPNOTSUPP;
     if (len == 0)
         return -EINVAL;
-    if (off > (uint64_t)INT64_MAX - len)
+    if (off > (uint64_t) INT64_MAX - len)
         return -EFBIG;
     uint64_t end = off + len;
     int err = journal_will_change(tree, doc);
@@ -309,10 +309,10 @@ int file_seek(struct tree *tree, struct document *doc, off_t off, int whence, of
 {
     if (whence != SEEK_DATA && whence != SEEK_HOLE)
         return -EINVAL;
-    if (off < 0 || (uint64_t)off >= doc->size)
+    if (off < 0 || (uint64_t) off >= doc->size)
         return -ENXIO;
     if (!doc->content) {
-        *ret_off = whence == SEEK_DATA ? off : (off_t)doc->size;
+        *ret_off = whence == SEEK_DATA ? off : (off_t) doc->size;
         return 0;
     }
     struct content *content = content_get(doc->content);

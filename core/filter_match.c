@@ -138,7 +138,7 @@ static bool node_matches(const struct filter_node *node, const bson_t *fields)
     case FILTER_NOT:
         return !all_match(node->child, fields);
     default:
-        return path_visit(fields, node->path, visit_value, (void *)node);
+        return path_visit(fields, node->path, visit_value, (void *) node);
     }
 }
 

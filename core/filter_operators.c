@@ -142,7 +142,7 @@ uint32_t filter_type_bit(bson_type_t type)
         return UINT32_C(1) << 30;
     if (type == BSON_TYPE_MAXKEY)
         return UINT32_C(1) << 31;
-    return (uint32_t)type < 30 ? UINT32_C(1) << type : 0;
+    return (uint32_t) type < 30 ? UINT32_C(1) << type : 0;
 }
 
 /* Adds the types that one operand of $type names. */

@@ -20,7 +20,7 @@ struct index *index_new(
     index->spec = *spec;
     index_spec_init(spec);
     index->ttl = index->spec.ttl;
-    index->expire_after_ms = (int64_t)index->spec.expire_after_s * 1000;
+    index->expire_after_ms = (int64_t) index->spec.expire_after_s * 1000;
     index->scheduled_ms = DATE_NEVER_MS;
     btree_init(&index->entries);
     return index;
@@ -123,7 +123,7 @@ int index_file(struct index *index, struct dentry *d, int64_t key, bool parked)
         btree_remove(&index->entries, slot->key, d);
     index->members += added;
     slot->key = key;
-    d->parked = (d->parked & ~(1ULL << at)) | (uint64_t)parked << at;
+    d->parked = (d->parked & ~(1ULL << at)) | (uint64_t) parked << at;
     return 0;
 }
 

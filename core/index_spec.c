@@ -17,7 +17,7 @@
 
 static int quoted(size_t len)
 {
-    return len < QUOTED_BYTES ? (int)len : QUOTED_BYTES;
+    return len < QUOTED_BYTES ? (int) len : QUOTED_BYTES;
 }
 
 static int out_of_memory(struct reason *why)
@@ -86,7 +86,7 @@ static int check_key(const char *key, size_t len, struct reason *why)
         return reason_set(why, EINVAL, "the key is longer than %d bytes", INDEX_KEY_MAX_BYTES);
     if (memchr(key, '\0', len))
         return reason_set(why, EINVAL, "the key holds a NUL byte");
-    if (!utf8_is_valid((const uint8_t *)key, len))
+    if (!utf8_is_valid((const uint8_t *) key, len))
         return reason_set(why, EINVAL, "the key is not UTF-8");
     for (size_t i = 0; i <= len; i++) {
         bool at_end = i == len || key[i] == '.' || key[i] == ',';
@@ -154,9 +154,9 @@ static int read_whole(
     /* Beyond, every double is whole, and far outside of what any member takes. */
     if (fabs(number) > WHOLE_FROM && isfinite(number))
         number = copysign(WHOLE_FROM, number);
-    if (!isfinite(number) || number != (double)(int64_t)number)
+    if (!isfinite(number) || number != (double) (int64_t) number)
         return reason_set(why, EINVAL, "%s must be a whole number, not %g", name, number);
-    *ret_number = (int64_t)number;
+    *ret_number = (int64_t) number;
     return 0;
 }
 
@@ -168,7 +168,7 @@ static int set_expire_after(struct index_spec *spec, int64_t seconds, struct rea
         return reason_set(
             why, EINVAL, "expireAfterSeconds is larger than %d", INDEX_EXPIRE_AFTER_MAX_S);
     spec->ttl = true;
-    spec->expire_after_s = (int32_t)seconds;
+    spec->expire_after_s = (int32_t) seconds;
     return 0;
 }
 
@@ -247,7 +247,7 @@ static int read_jitter(struct index_spec *spec, const bson_iter_t *value, struct
         return r;
     if (seconds < 0 || seconds > INT32_MAX)
         return reason_set(why, EINVAL, "jitterSeconds must be 0 to %d", INT32_MAX);
-    spec->jitter_s = (int32_t)seconds;
+    spec->jitter_s = (int32_t) seconds;
     return 0;
 }
 

@@ -81,7 +81,7 @@ static int put_spec(FILE *out, const struct index_spec *spec)
         return -ENOMEM;
     putc('{', out);
     if (spec->ttl)
-        fprintf(out, "\"expireAfterSeconds\":%d,", (int)spec->expire_after_s);
+        fprintf(out, "\"expireAfterSeconds\":%d,", (int) spec->expire_after_s);
     fprintf(out, "\"key\":\"%s\"", key);
     if (spec->filter) {
         fputs(",\"partialFilterExpression\":", out);
@@ -92,7 +92,7 @@ static int put_spec(FILE *out, const struct index_spec *spec)
     if (spec->as != FIELDS_AS_DATE)
         fprintf(out, ",\"as\":\"%s\"", index_spec_as_name(spec->as));
     if (spec->jitter_s)
-        fprintf(out, ",\"jitterSeconds\":%d", (int)spec->jitter_s);
+        fprintf(out, ",\"jitterSeconds\":%d", (int) spec->jitter_s);
     putc('}', out);
     bson_free(key);
     return r;

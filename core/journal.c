@@ -12,7 +12,7 @@
 
 static uint32_t mark_make(unsigned int list, size_t position)
 {
-    return (uint32_t)(position + 1) << 1 | list;
+    return (uint32_t) (position + 1) << 1 | list;
 }
 
 static unsigned int mark_list(uint32_t mark)
@@ -67,7 +67,7 @@ static int encode_content(struct store_batch *batch, struct document *doc, const
         int err = store_batch_remove(batch, STORE_CONTENTS, key, RECORD_INO_BYTES);
         if (err)
             return err;
-        doc->flags &= ~(uint32_t)DOCUMENT_CONTENT_STORED;
+        doc->flags &= ~(uint32_t) DOCUMENT_CONTENT_STORED;
     }
     if (keep && doc->flags & DOCUMENT_CONTENT_DIRTY) {
         void *copy = malloc(doc->size);
@@ -79,7 +79,7 @@ static int encode_content(struct store_batch *batch, struct document *doc, const
             return err;
         doc->flags |= DOCUMENT_CONTENT_STORED;
     }
-    doc->flags &= ~(uint32_t)(DOCUMENT_CONTENT_DIRTY | DOCUMENT_BLOB_DIRTY);
+    doc->flags &= ~(uint32_t) (DOCUMENT_CONTENT_DIRTY | DOCUMENT_BLOB_DIRTY);
     return 0;
 }
 
@@ -129,7 +129,7 @@ int journal_will_change(struct tree *tree, struct document *doc)
             return err;
         journal->lists[other].docs[mark_position(doc->dirty)] = NULL;
     }
-    doc->flags &= ~(uint32_t)DOCUMENT_ENCODED;
+    doc->flags &= ~(uint32_t) DOCUMENT_ENCODED;
     doc->dirty = mark_make(journal->current, list->n);
     list->docs[list->n++] = doc;
     return 0;
@@ -149,7 +149,7 @@ void journal_removed(struct tree *tree, struct document *doc)
         note_failure(
             journal, store_batch_remove(current_batch(journal), STORE_CONTENTS, key, sizeof key));
     /* What an open descriptor still reads must be in memory from now on: see document_load. */
-    doc->flags &= ~(uint32_t)(DOCUMENT_STORED | DOCUMENT_CONTENT_STORED);
+    doc->flags &= ~(uint32_t) (DOCUMENT_STORED | DOCUMENT_CONTENT_STORED);
 }
 
 void journal_freed(struct tree *tree, struct document *doc)
@@ -234,7 +234,7 @@ static void finish(struct tree *tree)
             if (!doc)
                 continue;
             doc->dirty = 0;
-            doc->flags &= ~(uint32_t)DOCUMENT_ENCODED;
+            doc->flags &= ~(uint32_t) DOCUMENT_ENCODED;
             if (doc->nopen == 0)
                 document_evict(tree, doc);
         }

@@ -56,12 +56,12 @@ static int add_double(struct reader *reader, const uint8_t *end, size_t type_off
     /* strtod wants an end it can see: the text is copied to where the value will stand. */
     struct bson_buffer *out = reader->out;
     size_t offset = out->len;
-    int rc = bson_buffer_add(out, reader->at, (size_t)(end - reader->at));
+    int rc = bson_buffer_add(out, reader->at, (size_t) (end - reader->at));
     if (rc == 0)
         rc = bson_buffer_add(out, "", 1);
     if (rc != 0)
         return rc;
-    double value = strtod((const char *)out->data + offset, NULL);
+    double value = strtod((const char *) out->data + offset, NULL);
     out->len = offset;
     if (isinf(value))
         return refuse(reader, "a number out of range");
@@ -83,11 +83,11 @@ static int read_number(struct reader *reader, size_t type_offset)
     if (!whole || !json_whole_fits(reader->at, end, &value)) {
         rc = add_double(reader, end, type_offset);
     } else if (value >= INT32_MIN && value <= INT32_MAX) {
-        uint32_t bits = BSON_UINT32_TO_LE((uint32_t)value);
+        uint32_t bits = BSON_UINT32_TO_LE((uint32_t) value);
         reader->out->data[type_offset] = BSON_TYPE_INT32;
         rc = bson_buffer_add(reader->out, &bits, sizeof bits);
     } else {
-        uint64_t bits = BSON_UINT64_TO_LE((uint64_t)value);
+        uint64_t bits = BSON_UINT64_TO_LE((uint64_t) value);
         reader->out->data[type_offset] = BSON_TYPE_INT64;
         rc = bson_buffer_add(reader->out, &bits, sizeof bits);
     }
@@ -108,7 +108,7 @@ static int read_word(struct reader *reader, size_t type_offset)
         {"false", 5, BSON_TYPE_BOOL, 1, 0},
         {"null", 4, BSON_TYPE_NULL, 0, 0},
     };
-    size_t left = (size_t)(reader->end - reader->at);
+    size_t left = (size_t) (reader->end - reader->at);
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         if (left >= words[i].len && memcmp(reader->at, words[i].word, words[i].len) == 0) {
             reader->at += words[i].len;
@@ -248,13 +248,13 @@ static int finish(struct reader *reader, int rc, struct reason *why)
         rc = refuse(reader, "too large");
     if (rc == -EINVAL)
         return reason_set(why, EINVAL, "not Extended JSON: %s (at byte %zu)", reader->problem,
-            (size_t)(reader->at - reader->start));
+            (size_t) (reader->at - reader->start));
     return rc;
 }
 
 static struct reader reader_at(const char *text, size_t len, struct bson_buffer *out)
 {
-    const uint8_t *start = (const uint8_t *)text;
+    const uint8_t *start = (const uint8_t *) text;
     return (struct reader){.start = start, .at = start, .end = start + len, .out = out};
 }
 

@@ -70,7 +70,7 @@ static int read_unicode_escape(struct text_reader *reader)
         return refuse(reader, "a NUL in a name");
     char bytes[6];
     uint32_t len;
-    bson_utf8_from_unichar((bson_unichar_t)point, bytes, &len);
+    bson_utf8_from_unichar((bson_unichar_t) point, bytes, &len);
     return bson_buffer_add(reader->out, bytes, len);
 }
 
@@ -104,7 +104,7 @@ static int read_runs(struct text_reader *reader)
                 return refuse(reader, "text that is not UTF-8");
             reader->at += len;
         }
-        int rc = bson_buffer_add(reader->out, run, (size_t)(reader->at - run));
+        int rc = bson_buffer_add(reader->out, run, (size_t) (reader->at - run));
         if (rc != 0)
             return rc;
         if (reader->at == reader->end)
@@ -167,7 +167,7 @@ const uint8_t *json_number_end(const uint8_t *at, const uint8_t *end, bool *ret_
 
 bool json_is_number(const char *text, size_t len)
 {
-    const uint8_t *at = (const uint8_t *)text;
+    const uint8_t *at = (const uint8_t *) text;
     bool whole;
     return json_number_end(at, at + len, &whole) == at + len;
 }
@@ -175,13 +175,13 @@ bool json_is_number(const char *text, size_t len)
 bool json_whole_fits(const uint8_t *at, const uint8_t *end, int64_t *ret_value)
 {
     bool negative = *at == '-';
-    uint64_t value = 0, limit = (uint64_t)INT64_MAX + negative;
+    uint64_t value = 0, limit = (uint64_t) INT64_MAX + negative;
     for (at += negative; at < end; at++) {
-        uint64_t digit = (uint64_t)(*at - '0');
+        uint64_t digit = (uint64_t) (*at - '0');
         if (value > (limit - digit) / 10)
             return false;
         value = value * 10 + digit;
     }
-    *ret_value = negative ? (int64_t)(0 - value) : (int64_t)value;
+    *ret_value = negative ? (int64_t) (0 - value) : (int64_t) value;
     return true;
 }

@@ -41,7 +41,7 @@ static struct name_node *mark_at(struct name_table *table, uint64_t bucket)
 {
     if (bucket == 0)
         return &table->head;
-    unsigned int segment = 64 - (unsigned int)__builtin_clzll(bucket);
+    unsigned int segment = 64 - (unsigned int) __builtin_clzll(bucket);
     return &table->segments[segment][bucket - (1ULL << (segment - 1))];
 }
 
@@ -54,7 +54,7 @@ static struct name_node *bucket_mark(struct name_table *table, uint64_t bucket)
     struct name_node *mark = mark_at(table, bucket);
     if (bucket == 0 || mark->order)
         return mark;
-    uint64_t parent = bucket & ~(1ULL << (63 - (unsigned int)__builtin_clzll(bucket)));
+    uint64_t parent = bucket & ~(1ULL << (63 - (unsigned int) __builtin_clzll(bucket)));
     struct name_node *at = bucket_mark(table, parent);
     mark->order = bits_reversed(bucket);
     while (at->next && at->next->order < mark->order)
@@ -76,7 +76,7 @@ static struct name_node *node_before(struct name_table *table, uint64_t order)
 
 static void grow_if_full(struct name_table *table)
 {
-    if (table->count <= SMALL_TABLE_NAMES || table->count <= (uint64_t)LOAD_NAMES << table->bits ||
+    if (table->count <= SMALL_TABLE_NAMES || table->count <= (uint64_t) LOAD_NAMES << table->bits ||
         table->bits + 1 >= SEGMENTS)
         return;
     if (!table->segments) {
@@ -113,7 +113,7 @@ struct dentry *names_find(
     uint64_t order = name_order(hash_seed, name, len);
     struct name_node *node = node_before(table, order)->next;
     for (; node && node->order - order < COLLISION_SPAN; node = node->next) {
-        struct dentry *d = (struct dentry *)node;
+        struct dentry *d = (struct dentry *) node;
         if (is_dentry(node) && d->name_len == len && memcmp(d->name, name, len) == 0)
             return d;
     }
@@ -155,7 +155,7 @@ static struct dentry *first_dentry(struct name_node *node)
 {
     while (node && !is_dentry(node))
         node = node->next;
-    return (struct dentry *)node;
+    return (struct dentry *) node;
 }
 
 struct dentry *names_after(struct name_table *table, uint64_t cookie)

@@ -45,7 +45,7 @@ static void decimal_from_text(const char *text, struct decimal *ret_decimal)
         ret_decimal->exponent += point ? (leading ? -1 : 0) : (leading ? 0 : 1);
     }
     if (*text)
-        ret_decimal->exponent += (int)strtol(text + 1, NULL, 10);
+        ret_decimal->exponent += (int) strtol(text + 1, NULL, 10);
     while (ret_decimal->count > 0 && ret_decimal->digits[ret_decimal->count - 1] == '0')
         ret_decimal->count--;
     if (ret_decimal->count == 0)
@@ -61,7 +61,7 @@ static void decimal_of(const bson_iter_t *value, struct decimal *ret_decimal)
     else if (BSON_ITER_HOLDS_DOUBLE(value))
         snprintf(text, sizeof text, "%.*e", MAX_DIGITS - 1, bson_iter_double(value));
     else
-        snprintf(text, sizeof text, "%lld", (long long)bson_iter_as_int64(value));
+        snprintf(text, sizeof text, "%lld", (long long) bson_iter_as_int64(value));
     decimal_from_text(text, ret_decimal);
 }
 
@@ -74,7 +74,7 @@ static int compare_decimals(const struct decimal *a, const struct decimal *b)
     if (a->exponent != b->exponent)
         return a->exponent < b->exponent ? -a->sign : a->sign;
     int shorter = a->count < b->count ? a->count : b->count;
-    int order = memcmp(a->digits, b->digits, (size_t)shorter);
+    int order = memcmp(a->digits, b->digits, (size_t) shorter);
     if (order == 0)
         order = (a->count > b->count) - (a->count < b->count);
     return order < 0 ? -a->sign : order > 0 ? a->sign : 0;
@@ -124,10 +124,10 @@ static int compare_double_with_int64(double a, int64_t b)
         return -1;
     if (a >= TWO_TO_63)
         return 1;
-    int64_t whole = (int64_t)a;
+    int64_t whole = (int64_t) a;
     if (whole != b)
         return whole < b ? -1 : 1;
-    return compare_doubles(a - (double)whole, 0);
+    return compare_doubles(a - (double) whole, 0);
 }
 
 static int compare_through_decimals(const bson_iter_t *a, const bson_iter_t *b)
@@ -162,13 +162,13 @@ int number_compare(const bson_iter_t *a, const bson_iter_t *b)
  */
 static int64_t floor_to_ms(double value, int64_t ms_per_unit)
 {
-    double ms = value * (double)ms_per_unit;
+    double ms = value * (double) ms_per_unit;
     if (ms >= TWO_TO_63)
         return INT64_MAX;
     if (ms < -TWO_TO_63)
         return INT64_MIN;
-    int64_t whole = (int64_t)ms;
-    double rest = ms - (double)whole;
+    int64_t whole = (int64_t) ms;
+    double rest = ms - (double) whole;
     double rounding = ms_per_unit > 1 ? fabs(ms) * DBL_EPSILON : 0;
     if (rest < 0) {
         whole--;

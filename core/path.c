@@ -21,7 +21,7 @@ static bool component_is_index(const char *path, uint32_t index)
     char digits[16];
     const char *text;
     size_t len = bson_uint32_to_string(index, &text, digits, sizeof digits);
-    return (size_t)(component_end(path) - path) == len && memcmp(path, text, len) == 0;
+    return (size_t) (component_end(path) - path) == len && memcmp(path, text, len) == 0;
 }
 
 /* The end of the path, reached by a name. */
@@ -42,7 +42,7 @@ static bool walk_document(const struct search *search, bson_iter_t *iter, const 
 {
     bson_iter_t inner;
     const char *end = component_end(path);
-    if (!bson_iter_find_w_len(iter, path, (int)(end - path)))
+    if (!bson_iter_find_w_len(iter, path, (int) (end - path)))
         return search->visitor(search->context, NULL);
     if (*end == '\0')
         return show_leaf(search, iter);

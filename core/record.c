@@ -12,7 +12,7 @@
 void record_ino_key(uint64_t ino, unsigned char *ret_key)
 {
     for (int i = 0; i < RECORD_INO_BYTES; i++)
-        ret_key[i] = (unsigned char)(ino >> (56 - 8 * i));
+        ret_key[i] = (unsigned char) (ino >> (56 - 8 * i));
 }
 
 uint64_t record_ino_of_key(const unsigned char *key)
@@ -34,13 +34,13 @@ size_t record_link_key(const struct dentry *d, uint64_t ino, unsigned char *ret_
 static bool append_binary(bson_t *b, const char *key, const void *bytes, size_t len)
 {
     return bson_append_binary(
-        b, key, (int)strlen(key), BSON_SUBTYPE_BINARY, (const uint8_t *)bytes, (uint32_t)len);
+        b, key, (int) strlen(key), BSON_SUBTYPE_BINARY, (const uint8_t *) bytes, (uint32_t) len);
 }
 
 static bool append_time(bson_t *b, const char *key, const char *key_ns, int64_t s, uint32_t ns)
 {
     return BSON_APPEND_INT64(b, key, s) &&
-           (!ns || bson_append_int32(b, key_ns, (int)strlen(key_ns), (int32_t)ns));
+           (!ns || bson_append_int32(b, key_ns, (int) strlen(key_ns), (int32_t) ns));
 }
 
 static bool append_kind(bson_t *b, const struct document *doc)
@@ -48,9 +48,9 @@ static bool append_kind(bson_t *b, const struct document *doc)
     if (S_ISLNK(doc->mode))
         return append_binary(b, "target", doc->data, doc->size);
     if (S_ISBLK(doc->mode) || S_ISCHR(doc->mode))
-        return BSON_APPEND_INT64(b, "rdev", (int64_t)doc->rdev);
+        return BSON_APPEND_INT64(b, "rdev", (int64_t) doc->rdev);
     if (S_ISREG(doc->mode) && doc->content)
-        return BSON_APPEND_INT64(b, "blob", (int64_t)content_blob(doc->content)) &&
+        return BSON_APPEND_INT64(b, "blob", (int64_t) content_blob(doc->content)) &&
                BSON_APPEND_INT64(b, "pages", content_pages(doc->content));
     return true;
 }
@@ -75,11 +75,11 @@ int record_encode(const struct document *doc, void **ret_value, size_t *ret_len)
     bool ok = true;
 
     if (d)
-        ok = BSON_APPEND_INT64(&b, "parent", (int64_t)d->parent->doc.ino) &&
+        ok = BSON_APPEND_INT64(&b, "parent", (int64_t) d->parent->doc.ino) &&
              append_binary(&b, "name", d->name, d->name_len);
     ok = ok && BSON_APPEND_INT64(&b, "mode", doc->mode) && BSON_APPEND_INT64(&b, "uid", doc->uid) &&
          BSON_APPEND_INT64(&b, "gid", doc->gid) && BSON_APPEND_INT64(&b, "nlink", doc->nlink) &&
-         BSON_APPEND_INT64(&b, "size", (int64_t)doc->size) &&
+         BSON_APPEND_INT64(&b, "size", (int64_t) doc->size) &&
          append_time(&b, "atime", "atimeNs", doc->atime_s, doc->atime_ns) &&
          append_time(&b, "mtime", "mtimeNs", doc->mtime_s, doc->mtime_ns) &&
          append_time(&b, "ctime", "ctimeNs", doc->ctime_s, doc->ctime_ns) &&
@@ -151,7 +151,7 @@ static int decode_element(const bson_iter_t *it, struct document *doc,
             bson_iter_binary(it, NULL, &len, &bytes);
             if (len == 0 || len > DOCUMENT_NAME_MAX_BYTES)
                 return -EPROTO;
-            ret_place->name = (const char *)bytes;
+            ret_place->name = (const char *) bytes;
             ret_place->name_len = len;
         }
         return 0;
@@ -198,9 +198,9 @@ static int decode_element(const bson_iter_t *it, struct document *doc,
         if (strcmp(key, places[i].key) != 0)
             continue;
         if (places[i].u32)
-            *places[i].u32 = (uint32_t)value;
+            *places[i].u32 = (uint32_t) value;
         else if (places[i].u64)
-            *places[i].u64 = (uint64_t)value;
+            *places[i].u64 = (uint64_t) value;
         else
             *places[i].i64 = value;
         return 0;

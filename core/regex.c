@@ -51,12 +51,13 @@ static int compile(struct regex *regex, const char *pattern, uint32_t flags, str
 {
     int error;
     size_t offset;
-    regex->code = pcre2_compile((PCRE2_SPTR)pattern, strlen(pattern), flags, &error, &offset, NULL);
+    regex->code =
+        pcre2_compile((PCRE2_SPTR) pattern, strlen(pattern), flags, &error, &offset, NULL);
     if (!regex->code) {
         char text[ERROR_TEXT_BYTES];
         if (error == PCRE2_ERROR_HEAP_FAILED)
             return -ENOMEM;
-        pcre2_get_error_message(error, (PCRE2_UCHAR *)text, sizeof text);
+        pcre2_get_error_message(error, (PCRE2_UCHAR *) text, sizeof text);
         return reason_set(why, EINVAL, "$regex: %s (at byte %zu)", text, offset);
     }
     regex->context = pcre2_match_context_create(NULL);
@@ -102,7 +103,7 @@ bool regex_search(const struct regex *regex, const char *text, size_t len)
     pcre2_match_data *data = pcre2_match_data_create(1, NULL);
     if (!data)
         return false;
-    int rc = pcre2_match(regex->code, (PCRE2_SPTR)text, len, 0, 0, data, regex->context);
+    int rc = pcre2_match(regex->code, (PCRE2_SPTR) text, len, 0, 0, data, regex->context);
     pcre2_match_data_free(data);
     return rc >= 0;
 }

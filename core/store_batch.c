@@ -66,8 +66,8 @@ static int add_op(struct store_batch *batch, const struct store_op *op, const vo
 
     memcpy(keys + batch->keys_len, key, op->key_len);
     ops[batch->nops] = *op;
-    ops[batch->nops].seq = (uint32_t)batch->nops;
-    ops[batch->nops].key_off = (uint32_t)batch->keys_len;
+    ops[batch->nops].seq = (uint32_t) batch->nops;
+    ops[batch->nops].key_off = (uint32_t) batch->keys_len;
     batch->nops++;
     batch->keys_len += op->key_len;
     return 0;
@@ -76,13 +76,13 @@ static int add_op(struct store_batch *batch, const struct store_op *op, const vo
 /* A key that is too long for its field must not wrap around to a valid length. */
 static uint16_t checked_len(size_t key_len)
 {
-    return key_len > STORE_KEY_MAX_BYTES ? UINT16_MAX : (uint16_t)key_len;
+    return key_len > STORE_KEY_MAX_BYTES ? UINT16_MAX : (uint16_t) key_len;
 }
 
 int store_batch_put(struct store_batch *batch, enum store_table table, const void *key,
     size_t key_len, void *value, size_t value_len)
 {
-    struct store_op op = {.table = (uint8_t)table,
+    struct store_op op = {.table = (uint8_t) table,
         .put = true,
         .owns_value = value != NULL,
         .key_len = checked_len(key_len),
@@ -97,7 +97,7 @@ int store_batch_put(struct store_batch *batch, enum store_table table, const voi
 int store_batch_remove(
     struct store_batch *batch, enum store_table table, const void *key, size_t key_len)
 {
-    struct store_op op = {.table = (uint8_t)table, .key_len = checked_len(key_len)};
+    struct store_op op = {.table = (uint8_t) table, .key_len = checked_len(key_len)};
     return add_op(batch, &op, key);
 }
 

@@ -199,7 +199,7 @@ static bool parse_hex(const char *text, size_t digits, uint64_t *ret_value)
         const char *all = "0123456789abcdef", *at = text[i] ? strchr(all, text[i]) : NULL;
         if (!at)
             return false;
-        value = value << 4 | (uint64_t)(at - all);
+        value = value << 4 | (uint64_t) (at - all);
     }
     *ret_value = value;
     return text[digits] == '\0';

@@ -18,7 +18,7 @@ static bool disk_is_full(const struct store *store)
 {
     struct statvfs st;
     return store->dir_fd >= 0 && fstatvfs(store->dir_fd, &st) == 0 &&
-           (uint64_t)st.f_bavail * st.f_frsize < FULL_BYTES;
+           (uint64_t) st.f_bavail * st.f_frsize < FULL_BYTES;
 }
 
 static int lmdb_errno(const struct store *store, int rc)
@@ -66,7 +66,7 @@ void store_stage(struct store *store, struct store_batch *batch)
 
 static int write_op(MDB_cursor *cursor, const struct store_op *op, const unsigned char *op_key)
 {
-    MDB_val key = {op->key_len, (void *)op_key};
+    MDB_val key = {op->key_len, (void *) op_key};
     MDB_val value = {op->value_len, op->value};
     if (op->put)
         return mdb_cursor_put(cursor, &key, &value, 0);
@@ -199,7 +199,7 @@ int store_get(struct store *store, enum store_table table, const void *key, size
     int rc = reader_begin(store, idle, &txn);
     if (rc)
         return store_lmdb_error(store, rc, "", NULL);
-    MDB_val lmdb_key = {key_len, (void *)key}, value;
+    MDB_val lmdb_key = {key_len, (void *) key}, value;
     rc = mdb_get(txn, store->tables[table], &lmdb_key, &value);
     int ret = rc ? store_lmdb_error(store, rc, "", NULL)
                  : copy_value(value.mv_data, value.mv_size, ret_value, ret_len);

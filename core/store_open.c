@@ -24,8 +24,8 @@
 #define READERS 1024
 
 /* The map only reserves addresses; the file grows as it is written. */
-static const size_t MAP_MOST_BYTES = (size_t)1 << (sizeof(size_t) > 4 ? 40 : 30);
-static const size_t MAP_LEAST_BYTES = (size_t)1 << 26;
+static const size_t MAP_MOST_BYTES = (size_t) 1 << (sizeof(size_t) > 4 ? 40 : 30);
+static const size_t MAP_LEAST_BYTES = (size_t) 1 << 26;
 
 static const char *const table_names[STORE_TABLES] = {
     [STORE_NODES] = "nodes",
@@ -50,8 +50,8 @@ static int system_error(struct reason *why, int err, const char *path, const cha
 static void write_pid(int lock_fd)
 {
     char text[32];
-    int len = snprintf(text, sizeof text, "%ld\n", (long)getpid());
-    if (ftruncate(lock_fd, 0) || pwrite(lock_fd, text, (size_t)len, 0) < 0)
+    int len = snprintf(text, sizeof text, "%ld\n", (long) getpid());
+    if (ftruncate(lock_fd, 0) || pwrite(lock_fd, text, (size_t) len, 0) < 0)
         return;
 }
 
@@ -102,7 +102,7 @@ static int take_lock(struct store *store, const char *path, struct reason *why)
     for (const struct store *other = registry; other && !ret; other = other->next)
         if (other->dev == st.st_dev && other->ino == st.st_ino)
             ret = reason_set(why, EBUSY, "the store is in use by this very process, %ld: %s",
-                (long)getpid(), path);
+                (long) getpid(), path);
     if (!ret)
         ret = take_lock_file(store, path, why);
     if (!ret) {
@@ -201,7 +201,7 @@ static int fill_env(struct store *store, struct reason *why)
     bson_t format = BSON_INITIALIZER;
     bson_append_int32(&format, "version", -1, STORE_FORMAT_VERSION);
     MDB_val key = {sizeof FORMAT_KEY - 1, FORMAT_KEY};
-    MDB_val value = {format.len, (void *)bson_get_data(&format)};
+    MDB_val value = {format.len, (void *) bson_get_data(&format)};
 
     MDB_txn *txn = NULL;
     int rc = mdb_txn_begin(store->env, NULL, 0, &txn);
@@ -256,7 +256,7 @@ static int check_format(struct store *store, MDB_txn *txn, const char *path, str
     if (bson_iter_as_int64(&version) != STORE_FORMAT_VERSION)
         return reason_set(why, EPROTO,
             "the store has format version %lld, this program knows version %d: %s",
-            (long long)bson_iter_as_int64(&version), STORE_FORMAT_VERSION, path);
+            (long long) bson_iter_as_int64(&version), STORE_FORMAT_VERSION, path);
     return 0;
 }
 

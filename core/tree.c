@@ -102,7 +102,7 @@ static void document_free(struct tree *tree, struct document *doc)
 static void free_if_unheld(struct tree *tree, struct document *doc)
 {
     if (doc->nlink == 0 && doc->nlookup == 0 && doc->nopen == 0) {
-        btree_remove(&tree->orphans, (int64_t)doc->ino, doc);
+        btree_remove(&tree->orphans, (int64_t) doc->ino, doc);
         document_free(tree, doc);
     }
 }
@@ -122,7 +122,7 @@ void document_forget(struct tree *tree, struct document *doc, uint64_t n)
 {
     doc->nlookup = n < doc->nlookup ? doc->nlookup - n : 0;
     if (doc->nlookup == 0)
-        doc->flags &= ~(uint32_t)DOCUMENT_KERNEL_CACHED;
+        doc->flags &= ~(uint32_t) DOCUMENT_KERNEL_CACHED;
     free_if_unheld(tree, doc);
 }
 
@@ -154,7 +154,7 @@ struct tree *tree_new(struct store *store, const struct tree_observer *observer)
     tree->store = store;
     tree->observer = *observer;
     if (getrandom(&tree->hash_seed, sizeof tree->hash_seed, 0) != sizeof tree->hash_seed)
-        tree->hash_seed = (uint64_t)(uintptr_t)tree;
+        tree->hash_seed = (uint64_t) (uintptr_t) tree;
     tree->next_ino = TREE_ROOT_INO + 1;
     tree->next_blob = 1;
     struct document *root = document_alloc(true);
@@ -190,14 +190,18 @@ static void links_remove(struct document *doc, struct dentry *d)
 static void free_below(struct tree *tree, struct collection *top)
 {
     struct collection *at = top;
+    /* Going on from where the last name was: from the start all empty buckets would be in the way. */
+    uint64_t cookie = 0;
     for (;;) {
-        struct dentry *d = names_after(&at->names, 0);
+        struct dentry *d = names_after(&at->names, cookie);
         if (d && document_is_collection(d->doc) && document_collection(d->doc)->names.count) {
             at = document_collection(d->doc);
+            cookie = 0;
             continue;
         }
         if (d) {
             struct document *doc = d->doc;
+            cookie = names_cookie(d);
             names_remove(&at->names, d);
             links_remove(doc, d);
             dentry_free(d);
@@ -207,6 +211,8 @@ static void free_below(struct tree *tree, struct collection *top)
         }
         if (at == top)
             break;
+        /* Back to the name of what is empty now. */
+        cookie = names_cookie(at->doc.links) - 1;
         at = collection_parent(at);
     }
 }
@@ -246,12 +252,12 @@ int tree_make(struct tree *tree, const struct document_seed *seed, struct docume
         return -ENOMEM;
     if (S_ISLNK(seed->mode)) {
         doc->size = strlen(seed->target);
-        doc->data = (unsigned char *)strdup(seed->target);
+        doc->data = (unsigned char *) strdup(seed->target);
         if (!doc->data) {
             free(doc);
             return -ENOMEM;
         }
-        doc->data_cap = (uint32_t)doc->size + 1;
+        doc->data_cap = (uint32_t) doc->size + 1;
     }
     if (S_ISBLK(seed->mode) || S_ISCHR(seed->mode))
         doc->rdev = seed->rdev;
@@ -280,7 +286,7 @@ static struct dentry *dentry_new(
     memset(d, 0, sizeof *d);
     d->doc = doc;
     d->parent = parent;
-    d->name_len = (uint8_t)len;
+    d->name_len = (uint8_t) len;
     memcpy(d->name, name, len);
     d->name[len] = '\0';
     return d;
@@ -328,7 +334,7 @@ static void journal_names(struct tree *tree, struct document *doc)
         doc->flags |= DOCUMENT_LINKS_STORED;
     } else if (!several && doc->flags & DOCUMENT_LINKS_STORED) {
         journal_link_removed(tree, doc->links);
-        doc->flags &= ~(uint32_t)DOCUMENT_LINKS_STORED;
+        doc->flags &= ~(uint32_t) DOCUMENT_LINKS_STORED;
     }
 }
 
@@ -362,7 +368,7 @@ int tree_link(struct tree *tree, struct document *doc, struct collection *parent
         return err;
     }
     if (doc->nlink == 1)
-        btree_remove(&tree->orphans, (int64_t)doc->ino, doc); /* an O_TMPFILE gets a name */
+        btree_remove(&tree->orphans, (int64_t) doc->ino, doc); /* an O_TMPFILE gets a name */
     if (several)
         journal_link_added(tree, d);
     journal_names(tree, doc);
@@ -393,7 +399,7 @@ int tree_unlink(struct tree *tree, struct dentry *d, struct timespec now)
         doc->nlink = 0;
         journal_removed(tree, doc);
         if (doc->nlookup || doc->nopen)
-            btree_insert(&tree->orphans, (int64_t)doc->ino, doc);
+            btree_insert(&tree->orphans, (int64_t) doc->ino, doc);
         else
             document_free(tree, doc);
     }

@@ -34,6 +34,8 @@ struct tree_observer {
     void *arg;
     /* A document has got a name: a new one, or one that moved. */
     void (*linked)(void *arg, struct dentry *d);
+    /* The root was loaded: it has no name to be told of. Before all names. */
+    void (*root_loaded)(void *arg, struct document *root);
     /* A document is about to be freed: let go of doc->policy, and of a collection's rules. */
     void (*freed)(void *arg, struct document *doc);
 };
@@ -91,7 +93,7 @@ void tree_lock_background(struct tree *tree);
 
 static inline int64_t timespec_ms(struct timespec t)
 {
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+    return (int64_t) t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
 /* The dentry with this name, or NULL. */

@@ -127,7 +127,7 @@ static int load_node(
             free(doc);
         }
         return reason_set(load->why, -err, "document %llu cannot be read: %s",
-            (unsigned long long)ino, strerror(-err));
+            (unsigned long long) ino, strerror(-err));
     }
     tree->ndocuments += !root;
     return 0;
@@ -139,10 +139,10 @@ static int load_name(
     struct document *parent = loaded_find(load, parent_ino);
     if (!parent || !document_is_collection(parent))
         return reason_set(load->why, EPROTO, "document %llu lies in %llu, which is no collection",
-            (unsigned long long)doc->ino, (unsigned long long)parent_ino);
+            (unsigned long long) doc->ino, (unsigned long long) parent_ino);
     if (tree_find(load->tree, document_collection(parent), name, len))
         return reason_set(
-            load->why, EPROTO, "collection %llu has a name twice", (unsigned long long)parent_ino);
+            load->why, EPROTO, "collection %llu has a name twice", (unsigned long long) parent_ino);
     return tree_attach_loaded(load->tree, doc, document_collection(parent), name, len);
 }
 
@@ -151,18 +151,19 @@ static int load_link(
 {
     struct load *load = arg;
     const unsigned char *bytes = key;
-    (void)value;
-    (void)value_len;
-    if (key_len <= (size_t)2 * RECORD_INO_BYTES)
+    (void) value;
+    (void) value_len;
+    if (key_len <= (size_t) 2 * RECORD_INO_BYTES)
         return reason_set(load->why, EPROTO, "a name's key has %zu bytes", key_len);
     uint64_t ino = record_ino_of_key(bytes);
     struct document *doc = loaded_find(load, ino);
     if (!doc || document_is_collection(doc))
         return reason_set(load->why, EPROTO, "there are names of document %llu, but no document",
-            (unsigned long long)ino);
+            (unsigned long long) ino);
     doc->flags |= DOCUMENT_LINKS_STORED;
     return load_name(load, doc, record_ino_of_key(bytes + RECORD_INO_BYTES),
-        (const char *)bytes + (size_t)2 * RECORD_INO_BYTES, key_len - (size_t)2 * RECORD_INO_BYTES);
+        (const char *) bytes + (size_t) 2 * RECORD_INO_BYTES,
+        key_len - (size_t) 2 * RECORD_INO_BYTES);
 }
 
 /* Tells the observer of every name, parents first. */
@@ -191,7 +192,7 @@ static void observe_below(struct tree *tree)
 
 static int by_number(const void *a, const void *b)
 {
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    uint64_t x = *(const uint64_t *) a, y = *(const uint64_t *) b;
     return x < y ? -1 : x > y;
 }
 
@@ -240,13 +241,15 @@ int tree_load(struct tree *tree, struct reason *why)
         if (!doc->links && doc != &tree->root->doc) {
             if (!err)
                 err = reason_set(
-                    why, EPROTO, "document %llu has no name", (unsigned long long)doc->ino);
-            btree_insert(&tree->orphans, (int64_t)doc->ino, doc);
+                    why, EPROTO, "document %llu has no name", (unsigned long long) doc->ino);
+            btree_insert(&tree->orphans, (int64_t) doc->ino, doc);
         }
         free(load.docs[i].name);
     }
     free(load.docs);
-    if (!err)
+    if (!err) {
+        tree->observer.root_loaded(tree->observer.arg, &tree->root->doc);
         observe_below(tree);
+    }
     return err;
 }

@@ -19,7 +19,7 @@ size_t utf8_sequence_bytes(const uint8_t *at, const uint8_t *end)
     } else {
         return 0;
     }
-    if ((size_t)(end - at) < len || at[1] < low || at[1] > high)
+    if ((size_t) (end - at) < len || at[1] < low || at[1] > high)
         return 0;
     for (size_t i = 2; i < len; i++) {
         if (at[i] < 0x80 || at[i] > 0xBF)

@@ -11,7 +11,7 @@ static struct timespec in_ms(int64_t ms)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     t.tv_sec += ms / 1000;
-    t.tv_nsec += (long)(ms % 1000) * 1000000;
+    t.tv_nsec += (long) (ms % 1000) * 1000000;
     if (t.tv_nsec >= 1000000000) {
         t.tv_nsec -= 1000000000;
         t.tv_sec++;

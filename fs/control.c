@@ -36,22 +36,22 @@ struct control_node {
 static int read_status(
     struct fs *fs, const struct control_node *node, char **ret_text, size_t *ret_len)
 {
-    (void)node;
+    (void) node;
     return status_text(fs, ret_text, ret_len);
 }
 
 static int read_pass(
     struct fs *fs, const struct control_node *node, char **ret_text, size_t *ret_len)
 {
-    (void)node;
+    (void) node;
     return pass_text(fs, ret_text, ret_len);
 }
 
 static void write_pass(
     fuse_req_t req, const struct control_node *node, const char *buf, size_t size)
 {
-    (void)node;
-    (void)buf;
+    (void) node;
+    (void) buf;
     monitor_thread_request(&fs_of(req)->monitor, req, size);
 }
 
@@ -60,15 +60,15 @@ static int read_param(
 {
     char text[PARAM_TEXT_BYTES + 1];
     if (strcmp(node->name, CLOCK_OFFSET_NAME) == 0) {
-        (void)snprintf(text, sizeof text, "%" PRId64, atomic_load(&fs->clock_offset_ms));
+        (void) snprintf(text, sizeof text, "%" PRId64, atomic_load(&fs->clock_offset_ms));
     } else if (strcmp(node->name, CLOCK_CONFIRM_NAME) == 0) {
         tree_lock(fs->tree);
         bool held = fs->monitor.clock_held;
         tree_unlock(fs->tree);
-        (void)snprintf(text, sizeof text, "%s", held ? "false" : "true");
+        (void) snprintf(text, sizeof text, "%s", held ? "false" : "true");
     } else {
         tree_lock(fs->tree);
-        (void)ttl_param_get(&fs->ttl.params, node->name, text);
+        (void) ttl_param_get(&fs->ttl.params, node->name, text);
         tree_unlock(fs->tree);
     }
     size_t len = strlen(text);
@@ -190,12 +190,12 @@ static bool node_at(const struct fs *fs, unsigned int i, struct control_node *re
 
 static fuse_ino_t nodeid_of(unsigned int i)
 {
-    return ((fuse_ino_t)(i + 1) << 2) | 2;
+    return ((fuse_ino_t) (i + 1) << 2) | 2;
 }
 
 static unsigned int index_of(fuse_ino_t ino)
 {
-    return (unsigned int)(ino >> 2) - 1;
+    return (unsigned int) (ino >> 2) - 1;
 }
 
 static void fill_stat(
@@ -224,7 +224,7 @@ void control_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
         if (!top && nodeid_of(node.parent) != parent)
             continue;
         e.ino = nodeid_of(i);
-        e.attr_timeout = e.entry_timeout = (double)FS_CACHE_MAX_MS / 1000;
+        e.attr_timeout = e.entry_timeout = (double) FS_CACHE_MAX_MS / 1000;
         fill_stat(fs, i, &node, &e.attr);
         fuse_reply_entry(req, &e);
         return;
@@ -242,7 +242,7 @@ void control_getattr(fuse_req_t req, fuse_ino_t ino)
         return;
     }
     fill_stat(fs, index_of(ino), &node, &st);
-    fuse_reply_attr(req, &st, (double)FS_CACHE_MAX_MS / 1000);
+    fuse_reply_attr(req, &st, (double) FS_CACHE_MAX_MS / 1000);
 }
 
 void control_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
@@ -268,7 +268,7 @@ void control_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
         fuse_reply_err(req, -err);
         return;
     }
-    fi->fh = (uint64_t)(uintptr_t)text;
+    fi->fh = (uint64_t) (uintptr_t) text;
     fi->direct_io = 1; /* no size is known beforehand */
     fi->noflush = 1;
     if (fuse_reply_open(req, fi) != 0) {
@@ -279,12 +279,12 @@ void control_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 
 void control_read(fuse_req_t req, size_t size, off_t off, struct fuse_file_info *fi)
 {
-    const struct control_text *text = (struct control_text *)(uintptr_t)fi->fh;
-    if (!text->text || off < 0 || (size_t)off >= text->len) {
+    const struct control_text *text = (struct control_text *) (uintptr_t) fi->fh;
+    if (!text->text || off < 0 || (size_t) off >= text->len) {
         fuse_reply_buf(req, NULL, 0);
         return;
     }
-    size_t left = text->len - (size_t)off;
+    size_t left = text->len - (size_t) off;
     fuse_reply_buf(req, text->text + off, left < size ? left : size);
 }
 
@@ -299,7 +299,7 @@ void control_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size)
 
 void control_release(fuse_req_t req, struct fuse_file_info *fi)
 {
-    struct control_text *text = (struct control_text *)(uintptr_t)fi->fh;
+    struct control_text *text = (struct control_text *) (uintptr_t) fi->fh;
     free(text->text);
     free(text);
     fuse_reply_err(req, 0);
@@ -312,7 +312,7 @@ static void list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, bool pl
     char buf[4096];
     size_t used = 0, room = size < sizeof buf ? size : sizeof buf;
     /* Offsets: 1 and 2 behind the dots, then 3 + i behind node i. */
-    for (unsigned int at = (unsigned int)off;; at++) {
+    for (unsigned int at = (unsigned int) off;; at++) {
         struct fuse_entry_param e = {0};
         const char *name;
         if (at < 2) {
@@ -327,7 +327,7 @@ static void list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, bool pl
                 continue;
             name = node.name;
             e.ino = nodeid_of(i);
-            e.attr_timeout = e.entry_timeout = (double)FS_CACHE_MAX_MS / 1000;
+            e.attr_timeout = e.entry_timeout = (double) FS_CACHE_MAX_MS / 1000;
             fill_stat(fs, i, &node, &e.attr);
         }
         size_t need = plus ? fuse_add_direntry_plus(req, buf + used, room - used, name, &e, at + 1)

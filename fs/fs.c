@@ -9,6 +9,8 @@
 #include "ttl/filing.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The block size that st_blksize suggests; st_blocks counts 512 bytes. */
@@ -22,8 +24,8 @@ struct timespec fs_now(struct fs *fs)
     clock_gettime(CLOCK_REALTIME, &now);
     int64_t offset_ms = atomic_load_explicit(&fs->clock_offset_ms, memory_order_relaxed);
     if (offset_ms) {
-        now.tv_sec += (time_t)(offset_ms / 1000);
-        now.tv_nsec += (long)(offset_ms % 1000) * 1000000;
+        now.tv_sec += (time_t) (offset_ms / 1000);
+        now.tv_nsec += (long) (offset_ms % 1000) * 1000000;
         if (now.tv_nsec >= 1000000000) {
             now.tv_nsec -= 1000000000;
             now.tv_sec++;
@@ -40,11 +42,35 @@ int64_t fs_now_ms(struct fs *fs)
     return timespec_ms(fs_now(fs));
 }
 
+struct handle *fs_handle_new(struct fs *fs, struct document *doc, int flags)
+{
+    struct handle *handle = calloc(1, sizeof *handle);
+    if (!handle)
+        return NULL;
+    handle->doc = doc;
+    handle->no_atime = flags & O_NOATIME;
+    handle->at = &fs->handles;
+    handle->next = fs->handles;
+    if (handle->next)
+        handle->next->at = &handle->next;
+    fs->handles = handle;
+    return handle;
+}
+
+void fs_handle_free(struct fs *fs, struct handle *handle)
+{
+    *handle->at = handle->next;
+    if (handle->next)
+        handle->next->at = handle->at;
+    document_unpin(fs->tree, handle->doc);
+    free(handle);
+}
+
 double fs_entry_timeout(struct fs *fs, struct dentry *d, int64_t now_ms)
 {
     struct document *doc = d->doc;
     if (document_is_collection(doc))
-        return (double)FS_CACHE_MAX_MS / 1000;
+        return (double) FS_CACHE_MAX_MS / 1000;
     /* Until an open file is closed nobody knows what its fields will say. */
     if (doc->flags & DOCUMENT_FIELDS_STALE && doc->nopen && filing_wants_fields(&fs->ttl, doc))
         return 0;
@@ -58,13 +84,13 @@ double fs_entry_timeout(struct fs *fs, struct dentry *d, int64_t now_ms)
     if (left_ms <= 0)
         return 0;
     doc->flags |= DOCUMENT_KERNEL_CACHED;
-    return (double)(left_ms < FS_CACHE_MAX_MS ? left_ms : FS_CACHE_MAX_MS) / 1000;
+    return (double) (left_ms < FS_CACHE_MAX_MS ? left_ms : FS_CACHE_MAX_MS) / 1000;
 }
 
 void fs_stat(struct fs *fs, const struct document *doc, struct stat *ret_stat)
 {
     struct stat *st = ret_stat;
-    (void)fs;
+    (void) fs;
     memset(st, 0, sizeof *st);
     st->st_ino = doc->ino;
     st->st_mode = doc->mode;
@@ -72,16 +98,16 @@ void fs_stat(struct fs *fs, const struct document *doc, struct stat *ret_stat)
     st->st_uid = doc->uid;
     st->st_gid = doc->gid;
     st->st_blksize = BLOCK_BYTES;
-    st->st_size = (off_t)doc->size;
-    st->st_atim = (struct timespec){(time_t)doc->atime_s, (long)doc->atime_ns};
-    st->st_mtim = (struct timespec){(time_t)doc->mtime_s, (long)doc->mtime_ns};
-    st->st_ctim = (struct timespec){(time_t)doc->ctime_s, (long)doc->ctime_ns};
+    st->st_size = (off_t) doc->size;
+    st->st_atim = (struct timespec){(time_t) doc->atime_s, (long) doc->atime_ns};
+    st->st_mtim = (struct timespec){(time_t) doc->mtime_s, (long) doc->mtime_ns};
+    st->st_ctim = (struct timespec){(time_t) doc->ctime_s, (long) doc->ctime_ns};
     if (document_is_collection(doc))
-        st->st_size = (off_t)(((const struct collection *)doc)->names.count + 2) * DIRENT_BYTES;
+        st->st_size = (off_t) (((const struct collection *) doc)->names.count + 2) * DIRENT_BYTES;
     else if (S_ISREG(doc->mode))
-        st->st_blocks = (blkcnt_t)document_pages(doc) * (CONTENT_PAGE_BYTES / 512);
+        st->st_blocks = (blkcnt_t) document_pages(doc) * (CONTENT_PAGE_BYTES / 512);
     else if (S_ISBLK(doc->mode) || S_ISCHR(doc->mode))
-        st->st_rdev = (dev_t)doc->rdev;
+        st->st_rdev = (dev_t) doc->rdev;
 }
 
 void fs_fill_entry(
@@ -89,7 +115,7 @@ void fs_fill_entry(
 {
     memset(ret_entry, 0, sizeof *ret_entry);
     ret_entry->ino = fs_nodeid(fs, d->doc);
-    ret_entry->attr_timeout = (double)FS_CACHE_MAX_MS / 1000;
+    ret_entry->attr_timeout = (double) FS_CACHE_MAX_MS / 1000;
     ret_entry->entry_timeout = fs_entry_timeout(fs, d, now_ms);
     fs_stat(fs, d->doc, &ret_entry->attr);
     d->doc->nlookup++;
@@ -156,7 +182,7 @@ void fs_note_refusal(struct fs *fs, struct document *doc, const struct reason *w
     if (!why->text[0])
         return;
     rules_note_error(&fs->ttl, doc, why);
-    log_line(LOG_INFO, "document %llu: refused: %s", (unsigned long long)doc->ino, why->text);
+    log_line(LOG_INFO, "document %llu: refused: %s", (unsigned long long) doc->ino, why->text);
 }
 
 bool fs_look(struct fs *fs, struct document *doc, int64_t now_ms)
@@ -166,19 +192,19 @@ bool fs_look(struct fs *fs, struct document *doc, int64_t now_ms)
     int looked = filing_look(&fs->ttl, doc, now_ms);
     if (looked < 0)
         log_line(LOG_WARNING, "document %llu: its fields cannot be looked at: %s",
-            (unsigned long long)doc->ino, strerrordesc_np(-looked));
+            (unsigned long long) doc->ino, strerrordesc_np(-looked));
     return looked > 0 && doc->flags & DOCUMENT_KERNEL_CACHED;
 }
 
 static void op_init(void *userdata, struct fuse_conn_info *conn)
 {
-    (void)userdata;
+    (void) userdata;
     /* Contents change through the kernel only, so its caches need no check against mtime. */
-    conn->want &= ~(unsigned int)FUSE_CAP_AUTO_INVAL_DATA;
+    conn->want &= ~(unsigned int) FUSE_CAP_AUTO_INVAL_DATA;
     /* Our own read would get in its way, and it brings nothing here. */
     conn->want &=
-        ~(unsigned int)(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE |
-                        FUSE_CAP_FLOCK_LOCKS | FUSE_CAP_POSIX_LOCKS);
+        ~(unsigned int) (FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE |
+                         FUSE_CAP_FLOCK_LOCKS | FUSE_CAP_POSIX_LOCKS);
 }
 
 const struct fuse_lowlevel_ops fs_ops = {

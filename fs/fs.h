@@ -37,6 +37,7 @@ struct fs {
     struct notifier notifier;
     _Atomic int64_t clock_offset_ms; /* -o test-clock */
     struct timespec started;
+    struct handle *handles; /* all open files: their RELEASE may never come */
     uint32_t owner_uid, owner_gid; /* who mounted */
     _Atomic bool mmap_direct;      /* the kernel maps files that are open with direct I/O */
 };
@@ -44,6 +45,7 @@ struct fs {
 /* An open file. */
 struct handle {
     struct document *doc; /* pinned */
+    struct handle *next, **at; /* of all open ones, under the tree's lock */
     bool creator;         /* this descriptor created the document */
     bool no_atime;        /* opened with O_NOATIME: not an access */
     bool wrote;
@@ -56,18 +58,23 @@ static inline struct fs *fs_of(fuse_req_t req)
 
 static inline struct document *fs_document(struct fs *fs, fuse_ino_t ino)
 {
-    return ino == FUSE_ROOT_ID ? &fs->tree->root->doc : (struct document *)(uintptr_t)ino;
+    return ino == FUSE_ROOT_ID ? &fs->tree->root->doc : (struct document *) (uintptr_t) ino;
 }
 
 static inline fuse_ino_t fs_nodeid(const struct fs *fs, const struct document *doc)
 {
-    return doc == &fs->tree->root->doc ? FUSE_ROOT_ID : (fuse_ino_t)(uintptr_t)doc;
+    return doc == &fs->tree->root->doc ? FUSE_ROOT_ID : (fuse_ino_t) (uintptr_t) doc;
 }
 
 static inline struct handle *fs_handle(const struct fuse_file_info *fi)
 {
-    return (struct handle *)(uintptr_t)fi->fh;
+    return (struct handle *) (uintptr_t) fi->fh;
 }
+
+/* A handle for a document that the caller has pinned. NULL: no memory. Expects the lock. */
+struct handle *fs_handle_new(struct fs *fs, struct document *doc, int flags);
+/* Frees a handle and unpins its document. Expects the lock. */
+void fs_handle_free(struct fs *fs, struct handle *handle);
 
 /* The filesystem's time: the real clock, plus the offset of -o test-clock. */
 struct timespec fs_now(struct fs *fs);

@@ -47,7 +47,7 @@ struct startup {
 static int fail(int status, const char *format, const char *detail)
 {
     char line[512];
-    (void)snprintf(line, sizeof line, format, detail);
+    (void) snprintf(line, sizeof line, format, detail);
     fprintf(stderr, "ttlfs: %s\n", line);
     return status;
 }
@@ -70,9 +70,9 @@ static void leave_terminal(void)
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (null < 0)
         return;
-    (void)dup2(null, STDIN_FILENO);
-    (void)dup2(null, STDOUT_FILENO);
-    (void)dup2(null, STDERR_FILENO);
+    (void) dup2(null, STDIN_FILENO);
+    (void) dup2(null, STDOUT_FILENO);
+    (void) dup2(null, STDERR_FILENO);
     if (null > STDERR_FILENO)
         close(null);
 }
@@ -110,7 +110,7 @@ static int daemonise(bool foreground, struct startup *startup)
     if (pid == 0) {
         close(ends[0]);
         startup->pipe = ends[1];
-        (void)setsid();
+        (void) setsid();
         if (chdir("/") != 0)
             return fail(EXIT_DAEMON, "cannot change to /: %s", strerrordesc_np(errno));
         return -1;
@@ -159,11 +159,11 @@ static int set_up_root(struct fs *fs, bool fresh, struct reason *why)
         root->created_ms = root->ts_ms = root->accessed_ms = timespec_ms(now);
     }
     if (!err && o->mode >= 0)
-        root->mode = S_IFDIR | (uint32_t)o->mode;
+        root->mode = S_IFDIR | (uint32_t) o->mode;
     if (!err && o->uid >= 0)
-        root->uid = (uint32_t)o->uid;
+        root->uid = (uint32_t) o->uid;
     if (!err && o->gid >= 0)
-        root->gid = (uint32_t)o->gid;
+        root->gid = (uint32_t) o->gid;
     if (!err)
         err = set_root_rule(fs, INDEX_XATTR_PREFIX "_ts", o->ttl, why);
     if (!err)
@@ -220,6 +220,13 @@ static int set_up(struct fs *fs)
 
 static void tear_down(struct fs *fs)
 {
+    if (fs->tree) {
+        /* The kernel sends no RELEASE for what is open when the session ends. */
+        tree_lock(fs->tree);
+        while (fs->handles)
+            fs_handle_free(fs, fs->handles);
+        tree_unlock(fs->tree);
+    }
     tree_free(fs->tree);
     ttl_release(&fs->ttl);
     store_close(fs->store);
@@ -235,7 +242,7 @@ struct signals {
 
 static void on_nudge(int signal)
 {
-    (void)signal;
+    (void) signal;
 }
 
 static void *wait_for_signal(void *arg)
@@ -315,7 +322,7 @@ static bool needs_permission_checks(const struct fs_options *o)
 static int add_mount_options(struct fs_options *o)
 {
     char name[512];
-    (void)snprintf(name, sizeof name, "-ofsname=%s", o->store);
+    (void) snprintf(name, sizeof name, "-ofsname=%s", o->store);
     /* A comma would end the option. */
     for (char *comma = strchr(name, ','); comma; comma = strchr(comma, ','))
         *comma = '_';
@@ -380,7 +387,7 @@ static void raise_descriptor_limit(void)
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
         limit.rlim_cur = limit.rlim_max;
-        (void)setrlimit(RLIMIT_NOFILE, &limit);
+        (void) setrlimit(RLIMIT_NOFILE, &limit);
     }
 }
 
@@ -392,7 +399,7 @@ static int run(struct fs *fs)
         return status;
     raise_descriptor_limit();
     status = mount_and_serve(fs, &startup);
-    tell_parent(&startup, (unsigned char)status);
+    tell_parent(&startup, (unsigned char) status);
     return status;
 }
 

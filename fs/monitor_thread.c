@@ -21,7 +21,7 @@ static int64_t monotonic_us(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+    return (int64_t) t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
 static int64_t monotonic_ms(void)
@@ -31,18 +31,18 @@ static int64_t monotonic_ms(void)
 
 static int64_t hook_clock(void *arg)
 {
-    return fs_now_ms(((struct monitor_thread *)arg)->fs);
+    return fs_now_ms(((struct monitor_thread *) arg)->fs);
 }
 
 static int64_t hook_monotonic(void *arg)
 {
-    (void)arg;
+    (void) arg;
     return monotonic_ms();
 }
 
 static bool hook_stop(void *arg)
 {
-    return atomic_load(&((struct monitor_thread *)arg)->stop);
+    return atomic_load(&((struct monitor_thread *) arg)->stop);
 }
 
 static bool hook_watched(void *arg, struct dentry *d)
@@ -56,7 +56,7 @@ static bool hook_watched(void *arg, struct dentry *d)
 
 static void hook_deleting(void *arg, struct dentry *d)
 {
-    struct fs *fs = ((struct monitor_thread *)arg)->fs;
+    struct fs *fs = ((struct monitor_thread *) arg)->fs;
     if (d->doc->nlookup)
         notifier_drop_name(&fs->notifier, fs_nodeid(fs, &d->parent->doc), d->name, d->name_len);
     if (d->doc->nlink > 1 && d->doc->nlookup)
@@ -65,7 +65,7 @@ static void hook_deleting(void *arg, struct dentry *d)
     if (d->parent->doc.nlookup || d->parent == fs->tree->root) {
         struct timespec now = fs_now(fs);
         if (d->parent->doc.mtime_s != now.tv_sec ||
-            now.tv_nsec - (long)d->parent->doc.mtime_ns > 1000000)
+            now.tv_nsec - (long) d->parent->doc.mtime_ns > 1000000)
             notifier_attributes(&fs->notifier, fs_nodeid(fs, &d->parent->doc));
     }
 }
@@ -107,7 +107,7 @@ static bool path_of(struct fs *fs, struct collection *c, char *path, size_t size
     bool ok = true;
     while (ok && c != fs->tree->root) {
         struct dentry *d = c->doc.links;
-        ok = d && (size_t)d->name_len + 1 <= at;
+        ok = d && (size_t) d->name_len + 1 <= at;
         if (ok) {
             at -= d->name_len;
             memcpy(path + at, d->name, d->name_len);
@@ -149,7 +149,7 @@ static void hook_remove(void *arg, struct monitor_name *names, size_t n)
     struct monitor_thread *m = arg;
     struct document *parent = NULL;
     int fd = -1;
-    atomic_store(&m->tid, (int)syscall(SYS_gettid));
+    atomic_store(&m->tid, (int) syscall(SYS_gettid));
     for (size_t i = 0; i < n && !atomic_load(&m->stop); i++) {
         if (names[i].parent != parent) {
             if (fd >= 0)
@@ -188,7 +188,7 @@ static bool clock_is_good(struct monitor_thread *m)
         log_line(LOG_WARNING,
             "the clock leapt by %lld s: nothing is deleted until it is confirmed "
             "(echo 1 > .ttlfs/parameters/ttlMonitorClockConfirm) or has stayed for 10 minutes",
-            (long long)leap_s);
+            (long long) leap_s);
     else if (event == CLOCK_SETTLED)
         log_line(LOG_INFO, "the clock has stayed for 10 minutes: deleting again");
     tree_lock(m->fs->tree);
@@ -240,7 +240,7 @@ static void sleep_until(struct monitor_thread *m, int64_t until_ms, int64_t now_
     wait_ms = wait_ms < 60000 ? wait_ms : 60000;
     clock_gettime(CLOCK_MONOTONIC, &t);
     t.tv_sec += wait_ms / 1000;
-    t.tv_nsec += (long)(wait_ms % 1000) * 1000000;
+    t.tv_nsec += (long) (wait_ms % 1000) * 1000000;
     if (t.tv_nsec >= 1000000000) {
         t.tv_nsec -= 1000000000;
         t.tv_sec++;

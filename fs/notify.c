@@ -29,13 +29,13 @@ static void send(struct notifier *notifier, struct notify_job *job)
     case EXPIRE_NAME:
         if (fuse_lowlevel_notify_expire_entry(
                 session, job->ino, job->name, job->len, FUSE_LL_EXPIRE_ONLY) == -ENOSYS)
-            (void)fuse_lowlevel_notify_inval_entry(session, job->ino, job->name, job->len);
+            (void) fuse_lowlevel_notify_inval_entry(session, job->ino, job->name, job->len);
         break;
     case DROP_NAME:
-        (void)fuse_lowlevel_notify_inval_entry(session, job->ino, job->name, job->len);
+        (void) fuse_lowlevel_notify_inval_entry(session, job->ino, job->name, job->len);
         break;
     case ATTRIBUTES:
-        (void)fuse_lowlevel_notify_inval_inode(session, job->ino, -1, 0);
+        (void) fuse_lowlevel_notify_inval_inode(session, job->ino, -1, 0);
         break;
     }
     if (job->req)
@@ -118,25 +118,25 @@ void notifier_expire_name(
     struct notifier *n, fuse_ino_t parent, const char *name, size_t len, fuse_req_t req, int err)
 {
     struct notify_job job = {
-        .kind = EXPIRE_NAME, .ino = parent, .req = req, .err = err, .len = (uint8_t)len};
+        .kind = EXPIRE_NAME, .ino = parent, .req = req, .err = err, .len = (uint8_t) len};
     if (!queue(n, &job, name) && req)
         fuse_reply_err(req, err);
 }
 
 void notifier_drop_name(struct notifier *n, fuse_ino_t parent, const char *name, size_t len)
 {
-    struct notify_job job = {.kind = DROP_NAME, .ino = parent, .len = (uint8_t)len};
-    (void)queue(n, &job, name);
+    struct notify_job job = {.kind = DROP_NAME, .ino = parent, .len = (uint8_t) len};
+    (void) queue(n, &job, name);
 }
 
 void notifier_attributes(struct notifier *n, fuse_ino_t ino)
 {
     struct notify_job job = {.kind = ATTRIBUTES, .ino = ino};
-    (void)queue(n, &job, "");
+    (void) queue(n, &job, "");
 }
 
 void notifier_forget_names(struct notifier *n)
 {
     if (n->has_epochs)
-        (void)session_forget_names(n->session);
+        (void) session_forget_names(n->session);
 }

@@ -15,13 +15,13 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#define ATTR_TIMEOUT_S ((double)FS_CACHE_MAX_MS / 1000)
+#define ATTR_TIMEOUT_S ((double) FS_CACHE_MAX_MS / 1000)
 
 void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     struct fs *fs = fs_of(req);
     struct stat st;
-    (void)fi;
+    (void) fi;
     if (control_is_node(ino)) {
         control_getattr(req, ino);
         return;
@@ -40,11 +40,11 @@ void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 
 void fs_kill_privileges(struct document *doc)
 {
-    doc->mode &= ~(uint32_t)S_ISUID;
+    doc->mode &= ~(uint32_t) S_ISUID;
     if (doc->mode & S_IXGRP)
-        doc->mode &= ~(uint32_t)S_ISGID;
+        doc->mode &= ~(uint32_t) S_ISGID;
     if (doc->xattrs)
-        (void)document_xattr_remove(doc, "security.capability");
+        (void) document_xattr_remove(doc, "security.capability");
 }
 
 static int set_size(struct fs *fs, struct document *doc, uint64_t size, const struct handle *handle,
@@ -98,7 +98,7 @@ static int change(struct fs *fs, struct document *doc, const struct stat *attr, 
 {
     int err = 0;
     if (to_set & FUSE_SET_ATTR_SIZE)
-        err = set_size(fs, doc, (uint64_t)attr->st_size, handle, now);
+        err = set_size(fs, doc, (uint64_t) attr->st_size, handle, now);
     if (!err)
         err = journal_will_change(fs->tree, doc);
     if (err)
@@ -115,8 +115,13 @@ void op_setattr(
     struct fs *fs = fs_of(req);
     struct stat st;
     if (control_is_node(ino)) {
-        /* O_TRUNC of `echo >`. */
-        control_getattr(req, ino);
+        /* O_TRUNC of `echo >` is all that may be set. */
+        if (to_set & ~(FUSE_SET_ATTR_SIZE | FUSE_SET_ATTR_CTIME | FUSE_SET_ATTR_MTIME |
+                         FUSE_SET_ATTR_MTIME_NOW) ||
+            !(to_set & FUSE_SET_ATTR_SIZE))
+            fuse_reply_err(req, EPERM);
+        else
+            control_getattr(req, ino);
         return;
     }
     const struct handle *handle = fi ? fs_handle(fi) : NULL;
@@ -179,8 +184,8 @@ static void space(struct fs *fs, struct statvfs *st)
     struct statvfs below;
     st->f_bsize = st->f_frsize = CONTENT_PAGE_BYTES;
     if (max) {
-        st->f_blocks = (fsblkcnt_t)max;
-        st->f_bfree = st->f_bavail = (fsblkcnt_t)(used < max ? max - used : 0);
+        st->f_blocks = (fsblkcnt_t) max;
+        st->f_bfree = st->f_bavail = (fsblkcnt_t) (used < max ? max - used : 0);
     } else if (fs->store && store_statvfs(fs->store, &below) == 0) {
         st->f_blocks = below.f_blocks * below.f_frsize / CONTENT_PAGE_BYTES;
         st->f_bfree = below.f_bfree * below.f_frsize / CONTENT_PAGE_BYTES;
@@ -192,7 +197,7 @@ void op_statfs(fuse_req_t req, fuse_ino_t ino)
 {
     struct fs *fs = fs_of(req);
     struct statvfs st = {.f_namemax = DOCUMENT_NAME_MAX_BYTES};
-    (void)ino;
+    (void) ino;
     space(fs, &st);
     tree_lock(fs->tree);
     if (fs->tree->max_documents) {

@@ -62,11 +62,7 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
         control_open(req, ino, fi);
         return;
     }
-    struct handle *handle = calloc(1, sizeof *handle);
-    if (!handle) {
-        fuse_reply_err(req, ENOMEM);
-        return;
-    }
+    struct handle *handle = NULL;
     tree_lock(fs->tree);
     struct timespec now = fs_now(fs);
     int64_t now_ms = timespec_ms(now);
@@ -79,12 +75,16 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     }
     /* Touched before the lock can be let go: what is open before its deadline has been refreshed.
      */
-    handle->doc = doc;
-    handle->no_atime = fi->flags & O_NOATIME;
-    if (!err && !handle->no_atime)
+    if (!err && !(fi->flags & O_NOATIME))
         filing_accessed(&fs->ttl, doc, now_ms, false);
     if (!err)
         err = file_open(fs->tree, doc);
+    if (!err) {
+        handle = fs_handle_new(fs, doc, fi->flags);
+        err = handle ? 0 : -ENOMEM;
+        if (err)
+            document_unpin(fs->tree, doc);
+    }
     if (!err && fi->flags & O_TRUNC && (fi->flags & O_ACCMODE) != O_RDONLY) {
         if (session_kills_privileges())
             fs_kill_privileges(doc);
@@ -95,25 +95,23 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
             document_set_ctime(doc, now);
             handle->wrote = true;
         } else {
-            document_unpin(fs->tree, doc);
+            fs_handle_free(fs, handle);
         }
     }
     if (!err) {
-        fi->fh = (uint64_t)(uintptr_t)handle;
+        fi->fh = (uint64_t) (uintptr_t) handle;
         fs_set_open_flags(fs, doc, fi);
     }
     tree_unlock(fs->tree);
     if (err) {
-        free(handle);
         fuse_reply_err(req, -err);
         return;
     }
     if (fuse_reply_open(req, fi) != 0) {
         /* The caller is gone: no RELEASE will come. */
         tree_lock(fs->tree);
-        document_unpin(fs->tree, doc);
+        fs_handle_free(fs, handle);
         tree_unlock(fs->tree);
-        free(handle);
     }
 }
 
@@ -129,7 +127,7 @@ struct read_buffer {
 
 static void buffer_make_key(void)
 {
-    (void)pthread_key_create(&buffer_key, free);
+    (void) pthread_key_create(&buffer_key, free);
 }
 
 static char *thread_buffer(size_t size)
@@ -142,7 +140,7 @@ static char *thread_buffer(size_t size)
     buffer = malloc(sizeof *buffer + size);
     if (buffer)
         buffer->size = size;
-    (void)pthread_setspecific(buffer_key, buffer);
+    (void) pthread_setspecific(buffer_key, buffer);
     return buffer ? buffer->bytes : NULL;
 }
 
@@ -170,12 +168,12 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
             journal_will_change(fs->tree, doc) == 0)
             document_set_atime(doc, now);
     }
-    ssize_t n = file_read(fs->tree, doc, buf, size, (uint64_t)off);
+    ssize_t n = file_read(fs->tree, doc, buf, size, (uint64_t) off);
     tree_unlock(fs->tree);
     if (n < 0)
-        fuse_reply_err(req, (int)-n);
+        fuse_reply_err(req, (int) -n);
     else
-        fuse_reply_buf(req, buf, (size_t)n);
+        fuse_reply_buf(req, buf, (size_t) n);
 }
 
 void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off,
@@ -190,7 +188,7 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
     struct document *doc = handle->doc;
     tree_lock(fs->tree);
     struct timespec now = fs_now(fs);
-    ssize_t n = file_write(fs->tree, doc, buf, size, (uint64_t)off);
+    ssize_t n = file_write(fs->tree, doc, buf, size, (uint64_t) off);
     if (n >= 0) {
         filing_written(&fs->ttl, doc, timespec_ms(now), handle->creator);
         document_set_mtime(doc, now);
@@ -205,9 +203,9 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
         n = err ? -err : n;
     }
     if (n < 0)
-        fuse_reply_err(req, (int)-n);
+        fuse_reply_err(req, (int) -n);
     else
-        fuse_reply_write(req, (size_t)n);
+        fuse_reply_write(req, (size_t) n);
 }
 
 /*
@@ -259,9 +257,8 @@ void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     struct document *doc = handle->doc;
     tree_lock(fs->tree);
     bool forward = handle->wrote && fs_look(fs, doc, fs_now_ms(fs));
-    document_unpin(fs->tree, doc);
+    fs_handle_free(fs, handle);
     tree_unlock(fs->tree);
-    free(handle);
     if (forward)
         notifier_forget_names(&fs->notifier);
     fuse_reply_err(req, 0);
@@ -270,7 +267,7 @@ void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
 {
     struct fs *fs = fs_of(req);
-    (void)datasync;
+    (void) datasync;
     if (control_is_node(ino)) {
         fuse_reply_err(req, 0);
         return;
@@ -282,9 +279,9 @@ void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_inf
 void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
 {
     struct fs *fs = fs_of(req);
-    (void)ino;
-    (void)datasync;
-    (void)fi;
+    (void) ino;
+    (void) datasync;
+    (void) fi;
     fuse_reply_err(req, -committer_wait(&fs->committer));
 }
 
@@ -300,7 +297,7 @@ void op_fallocate(
     struct document *doc = handle->doc;
     tree_lock(fs->tree);
     struct timespec now = fs_now(fs);
-    int err = file_allocate(fs->tree, doc, mode, (uint64_t)offset, (uint64_t)length);
+    int err = file_allocate(fs->tree, doc, mode, (uint64_t) offset, (uint64_t) length);
     if (!err) {
         filing_written(&fs->ttl, doc, timespec_ms(now), handle->creator);
         document_set_mtime(doc, now);

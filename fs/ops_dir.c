@@ -18,14 +18,14 @@
 
 void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-    (void)ino;
+    (void) ino;
     fuse_reply_open(req, fi);
 }
 
 void op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-    (void)ino;
-    (void)fi;
+    (void) ino;
+    (void) fi;
     fuse_reply_err(req, 0);
 }
 
@@ -46,9 +46,9 @@ static bool add(
     char *at = l->buf + l->used;
     size_t room = l->size - l->used, need;
     if (l->plus)
-        need = fuse_add_direntry_plus(l->req, at, room, name, e, (off_t)cookie);
+        need = fuse_add_direntry_plus(l->req, at, room, name, e, (off_t) cookie);
     else
-        need = fuse_add_direntry(l->req, at, room, name, &e->attr, (off_t)cookie);
+        need = fuse_add_direntry(l->req, at, room, name, &e->attr, (off_t) cookie);
     if (need > room)
         return false;
     l->used += need;
@@ -113,7 +113,7 @@ static void list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, bool
     }
     tree_lock(fs->tree);
     struct collection *c = document_collection(fs_document(fs, ino));
-    uint64_t off = (uint64_t)offset;
+    uint64_t off = (uint64_t) offset;
     if (add_dots(&l, c, &off))
         add_names(&l, c, off, fs_now_ms(fs));
     tree_unlock(fs->tree);
@@ -130,7 +130,7 @@ out:
 
 void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
-    (void)fi;
+    (void) fi;
     if (control_is_node(ino))
         control_readdir(req, ino, size, off);
     else
@@ -140,7 +140,7 @@ void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct f
 void op_readdirplus(
     fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
-    (void)fi;
+    (void) fi;
     if (control_is_node(ino))
         control_readdirplus(req, ino, size, off);
     else

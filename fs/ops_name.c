@@ -61,7 +61,7 @@ void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
         /* Not to be remembered: a larger E would bring it back. */
         fuse_reply_err(req, ENOENT);
     } else {
-        e.entry_timeout = (double)FS_CACHE_MAX_MS / 1000;
+        e.entry_timeout = (double) FS_CACHE_MAX_MS / 1000;
         fuse_reply_entry(req, &e);
     }
 }
@@ -191,15 +191,12 @@ void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name
     if (!err)
         err = tree_link(fs->tree, doc, c, name, strlen(name), now, &d);
     if (!err) {
-        document_pin(doc);
-        (void)fs_look(fs, doc, now_ms);
-        /* Looked up again: the lock was let go. */
-        d = tree_find(fs->tree, c, name, strlen(name));
-        if (d && d->doc == doc)
-            fs_fill_entry(fs, d, now_ms, &e);
-        else
-            err = -ENOENT;
-        document_unpin(fs->tree, doc);
+        fs_fill_entry(fs, d, now_ms, &e);
+        /* What its fields say under this collection's rules is not known before the reply is made. */
+        if (filing_wants_fields(&fs->ttl, doc)) {
+            e.entry_timeout = 0;
+            (void) fs_look(fs, doc, now_ms);
+        }
     }
     tree_unlock(fs->tree);
     if (err)
@@ -285,16 +282,14 @@ void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
     fs_reply_done(req, -err);
 }
 
-/* Opens a document that was just made. Expects the lock. */
+/* Opens a document that was just made; takes its pin over. Expects the lock. */
 static int open_new(struct fs *fs, struct document *doc, struct fuse_file_info *fi)
 {
-    struct handle *handle = calloc(1, sizeof *handle);
+    struct handle *handle = fs_handle_new(fs, doc, fi->flags);
     if (!handle)
         return -ENOMEM;
-    handle->doc = doc;
     handle->creator = true;
-    handle->no_atime = fi->flags & O_NOATIME;
-    fi->fh = (uint64_t)(uintptr_t)handle;
+    fi->fh = (uint64_t) (uintptr_t) handle;
     fs_set_open_flags(fs, doc, fi);
     return 0;
 }
@@ -303,7 +298,7 @@ static int open_new(struct fs *fs, struct document *doc, struct fuse_file_info *
 static void fill_tmpfile(struct fs *fs, struct document *doc, struct fuse_entry_param *e)
 {
     e->ino = fs_nodeid(fs, doc);
-    e->attr_timeout = (double)FS_CACHE_MAX_MS / 1000;
+    e->attr_timeout = (double) FS_CACHE_MAX_MS / 1000;
     fs_stat(fs, doc, &e->attr);
     doc->nlookup++;
 }
@@ -334,7 +329,7 @@ void op_create(
     else if (!err)
         fs_fill_entry(fs, d, timespec_ms(now), &e);
     if (err && d)
-        (void)tree_unlink(fs->tree, d, now);
+        (void) tree_unlink(fs->tree, d, now);
     if (err && doc)
         document_unpin(fs->tree, doc);
     tree_unlock(fs->tree);
@@ -345,9 +340,8 @@ void op_create(
     } else if (fuse_reply_create(req, &e, fi) != 0) {
         /* The caller is gone: no RELEASE and no FORGET will come. */
         tree_lock(fs->tree);
+        fs_handle_free(fs, fs_handle(fi));
         document_forget(fs->tree, doc, 1);
-        document_unpin(fs->tree, doc);
         tree_unlock(fs->tree);
-        free(fs_handle(fi));
     }
 }

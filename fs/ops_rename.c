@@ -43,7 +43,7 @@ static int arrived(struct rename *r, struct document *doc, int64_t before_ms)
     if (document_is_collection(doc)) {
         err = refile_collection(r, document_collection(doc));
     } else {
-        (void)fs_look(r->fs, doc, r->now_ms);
+        (void) fs_look(r->fs, doc, r->now_ms);
         if (ttl_document_deadline(&r->fs->ttl, doc).at_ms < before_ms)
             r->forward = true;
     }
@@ -155,7 +155,7 @@ void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t n
     bool control = control_is_node(parent) || control_is_node(newparent) ||
                    (parent == FUSE_ROOT_ID && strcmp(name, CONTROL_NAME) == 0) ||
                    (newparent == FUSE_ROOT_ID && strcmp(newname, CONTROL_NAME) == 0);
-    if (control || flags & ~(unsigned int)(RENAME_NOREPLACE | RENAME_EXCHANGE)) {
+    if (control || flags & ~(unsigned int) (RENAME_NOREPLACE | RENAME_EXCHANGE)) {
         fuse_reply_err(req, control ? EPERM : EINVAL);
         return;
     }

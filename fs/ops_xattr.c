@@ -43,7 +43,7 @@ static int remove_plain(struct fs *fs, struct document *doc, const char *name)
         return -ENODATA;
     int err = journal_will_change(fs->tree, doc);
     if (!err)
-        (void)document_xattr_remove(doc, name);
+        (void) document_xattr_remove(doc, name);
     return err;
 }
 
@@ -198,12 +198,16 @@ void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
     tree_lock(fs->tree);
     struct document *doc = fs_document(fs, ino);
     int err = fs_gone(fs, doc, fs_now_ms(fs)) ? ENOENT : 0;
+    bool root = fuse_req_ctx(req)->uid == 0;
     for (const struct xattr *x = doc->xattrs; x; x = x->next)
         len += x->name_len + 1U;
     char *names = len ? malloc(len) : NULL;
     if (len && !names)
         err = ENOMEM;
     for (const struct xattr *x = doc->xattrs; x && !err; x = x->next) {
+        /* As every filesystem: trusted attributes are not there for anybody else. */
+        if (!root && strncmp(x->bytes, "trusted.", 8) == 0)
+            continue;
         memcpy(names + at, x->bytes, x->name_len + 1U);
         at += x->name_len + 1U;
     }
@@ -211,6 +215,6 @@ void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
     if (err)
         fuse_reply_err(req, err);
     else
-        reply_value(req, names ? names : "", len, size);
+        reply_value(req, names ? names : "", at, size);
     free(names);
 }

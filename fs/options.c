@@ -41,7 +41,7 @@ static bool parse_u64(const char *text, size_t len, uint64_t *ret_value)
     for (size_t i = 0; i < len; i++) {
         if (text[i] < '0' || text[i] > '9')
             return false;
-        value = value * 10 + (uint64_t)(text[i] - '0');
+        value = value * 10 + (uint64_t) (text[i] - '0');
     }
     *ret_value = value;
     return true;
@@ -57,13 +57,13 @@ static bool parse_size(const char *text, bool percent, uint64_t *ret_bytes)
         uint64_t share;
         if (!parse_u64(text, len - 1, &share) || share > 1000)
             return false;
-        uint64_t pages = (uint64_t)sysconf(_SC_PHYS_PAGES);
-        *ret_bytes = pages * (uint64_t)sysconf(_SC_PAGESIZE) / 100 * share;
+        uint64_t pages = (uint64_t) sysconf(_SC_PHYS_PAGES);
+        *ret_bytes = pages * (uint64_t) sysconf(_SC_PAGESIZE) / 100 * share;
         return true;
     }
     const char *unit = len ? strchr(units, text[len - 1] | 0x20) : NULL;
     if (unit && *unit) {
-        shift = 10 * (unsigned int)(unit - units + 1);
+        shift = 10 * (unsigned int) (unit - units + 1);
         len--;
     }
     uint64_t value;
@@ -93,7 +93,7 @@ static bool parse_id(const char *text, int64_t *ret_id)
     uint64_t id;
     if (!parse_u64(text, strlen(text), &id) || id >= UINT32_MAX)
         return false;
-    *ret_id = (int64_t)id;
+    *ret_id = (int64_t) id;
     return true;
 }
 
@@ -192,7 +192,7 @@ static bool size_option(struct parsing *p, const char *arg, bool *ret_ok)
     if ((v = value_of(arg, "commit"))) {
         *ret_ok = parse_u64(v, strlen(v), &n) && n <= 86400;
         if (*ret_ok)
-            o->commit_ms = (int64_t)n * 1000;
+            o->commit_ms = (int64_t) n * 1000;
         return true;
     }
     return false;
@@ -213,7 +213,7 @@ static bool word_option(struct parsing *p, const char *arg, bool *ret_ok)
         *ret_ok = false;
         for (int i = 0; i < 3; i++) {
             if (strcmp(v, words[i]) == 0) {
-                o->notify = (enum notify_mode)i;
+                o->notify = (enum notify_mode) i;
                 *ret_ok = true;
             }
         }
@@ -254,7 +254,7 @@ static int handle(void *data, const char *arg, int key, struct fuse_args *outarg
     struct parsing *p = data;
     struct fs_options *o = p->options;
     bool ok;
-    (void)outargs;
+    (void) outargs;
     if (key == FUSE_OPT_KEY_NONOPT) {
         char **place = !o->store ? &o->store : !o->mountpoint ? &o->mountpoint : NULL;
         if (!place) {
@@ -304,7 +304,7 @@ static int make_absolute(char **path)
     joined = malloc(len);
     if (!joined)
         return -ENOMEM;
-    (void)snprintf(joined, len, "%s/%s", cwd, *path);
+    (void) snprintf(joined, len, "%s/%s", cwd, *path);
     free(*path);
     *path = joined;
     return 0;

@@ -64,7 +64,7 @@ static const char *path_of(const struct collection *c, char buf[STATUS_PATH_BYTE
     if (!c->doc.links)
         return "/";
     for (const struct dentry *d = c->doc.links; d; d = d->parent->doc.links) {
-        if ((size_t)d->name_len + 1 > at)
+        if ((size_t) d->name_len + 1 > at)
             break;
         at -= d->name_len;
         memcpy(buf + at, d->name, d->name_len);
@@ -79,14 +79,14 @@ static void append_metrics(bson_t *b, const struct ttl_metrics *m)
     bson_t metrics, ttl;
     BSON_APPEND_DOCUMENT_BEGIN(b, "metrics", &metrics);
     BSON_APPEND_DOCUMENT_BEGIN(&metrics, "ttl", &ttl);
-    BSON_APPEND_INT64(&ttl, "passes", (int64_t)m->passes);
-    BSON_APPEND_INT64(&ttl, "subPasses", (int64_t)m->sub_passes);
-    BSON_APPEND_INT64(&ttl, "deletedDocuments", (int64_t)m->deleted_documents);
-    BSON_APPEND_INT64(&ttl, "deletedKeys", (int64_t)m->deleted_keys);
-    BSON_APPEND_INT64(&ttl, "invalidTTLIndexSkips", (int64_t)m->invalid_index_skips);
-    BSON_APPEND_INT64(&ttl, "archivedDocuments", (int64_t)m->archived_documents);
-    BSON_APPEND_INT64(&ttl, "errors", (int64_t)m->errors);
-    BSON_APPEND_INT64(&ttl, "hiddenAccesses", (int64_t)m->hidden_accesses);
+    BSON_APPEND_INT64(&ttl, "passes", (int64_t) m->passes);
+    BSON_APPEND_INT64(&ttl, "subPasses", (int64_t) m->sub_passes);
+    BSON_APPEND_INT64(&ttl, "deletedDocuments", (int64_t) m->deleted_documents);
+    BSON_APPEND_INT64(&ttl, "deletedKeys", (int64_t) m->deleted_keys);
+    BSON_APPEND_INT64(&ttl, "invalidTTLIndexSkips", (int64_t) m->invalid_index_skips);
+    BSON_APPEND_INT64(&ttl, "archivedDocuments", (int64_t) m->archived_documents);
+    BSON_APPEND_INT64(&ttl, "errors", (int64_t) m->errors);
+    BSON_APPEND_INT64(&ttl, "hiddenAccesses", (int64_t) m->hidden_accesses);
     bson_append_document_end(&metrics, &ttl);
     bson_append_document_end(b, &metrics);
 }
@@ -104,8 +104,8 @@ static void append_collections(bson_t *b, const struct tree *tree)
             continue;
         const char *key = path_of(c, path);
         bson_append_document_begin(&collections, key, -1, &one);
-        BSON_APPEND_INT64(&one, "documents", (int64_t)(c->names.count - (c->doc.nlink - 2)));
-        BSON_APPEND_INT64(&one, "collections", (int64_t)c->doc.nlink - 2);
+        BSON_APPEND_INT64(&one, "documents", (int64_t) (c->names.count - (c->doc.nlink - 2)));
+        BSON_APPEND_INT64(&one, "collections", (int64_t) c->doc.nlink - 2);
         bson_append_document_end(&collections, &one);
         n++;
     }
@@ -133,7 +133,7 @@ static void append_deadlines(bson_t *b, const struct ttl *ttl, int64_t now_ms)
         BSON_APPEND_NULL(b, "nextDeadline");
     else
         BSON_APPEND_DATE_TIME(b, "nextDeadline", next_ms);
-    BSON_APPEND_INT64(b, "backlog", (int64_t)backlog);
+    BSON_APPEND_INT64(b, "backlog", (int64_t) backlog);
 }
 
 int status_text(struct fs *fs, char **ret_text, size_t *ret_len)
@@ -148,9 +148,9 @@ int status_text(struct fs *fs, char **ret_text, size_t *ret_len)
     tree_lock(fs->tree);
     int64_t now_ms = fs_now_ms(fs);
     BSON_APPEND_DATE_TIME(&b, "now", now_ms);
-    BSON_APPEND_INT64(&b, "documents", (int64_t)fs->tree->ndocuments);
+    BSON_APPEND_INT64(&b, "documents", (int64_t) fs->tree->ndocuments);
     BSON_APPEND_INT64(
-        &b, "usedBytes", atomic_load(&fs->tree->budget.used_pages) * (int64_t)CONTENT_PAGE_BYTES);
+        &b, "usedBytes", atomic_load(&fs->tree->budget.used_pages) * (int64_t) CONTENT_PAGE_BYTES);
     append_collections(&b, fs->tree);
     append_metrics(&b, &fs->ttl.metrics);
     append_deadlines(&b, &fs->ttl, now_ms);
@@ -168,13 +168,13 @@ int pass_text(struct fs *fs, char **ret_text, size_t *ret_len)
     struct monitor_pass pass = fs->monitor.pass;
     bool held = fs->monitor.clock_held;
     tree_unlock(fs->tree);
-    BSON_APPEND_INT64(&b, "pass", (int64_t)pass.number);
+    BSON_APPEND_INT64(&b, "pass", (int64_t) pass.number);
     BSON_APPEND_BOOL(&b, "running", pass.running);
-    BSON_APPEND_INT64(&b, "subPasses", (int64_t)pass.sub_passes);
-    BSON_APPEND_INT64(&b, "visits", (int64_t)pass.visits);
-    BSON_APPEND_INT64(&b, "deletedDocuments", (int64_t)pass.deleted_documents);
-    BSON_APPEND_INT64(&b, "deletedKeys", (int64_t)pass.deleted_keys);
-    BSON_APPEND_INT64(&b, "errors", (int64_t)pass.errors);
+    BSON_APPEND_INT64(&b, "subPasses", (int64_t) pass.sub_passes);
+    BSON_APPEND_INT64(&b, "visits", (int64_t) pass.visits);
+    BSON_APPEND_INT64(&b, "deletedDocuments", (int64_t) pass.deleted_documents);
+    BSON_APPEND_INT64(&b, "deletedKeys", (int64_t) pass.deleted_keys);
+    BSON_APPEND_INT64(&b, "errors", (int64_t) pass.errors);
     BSON_APPEND_DATE_TIME(&b, "started", pass.started_ms);
     BSON_APPEND_DATE_TIME(&b, "ended", pass.ended_ms);
     BSON_APPEND_INT64(&b, "durationMS", pass.took_ms);

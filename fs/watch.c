@@ -54,7 +54,7 @@ static int parse_line(struct watch_set *set, const char *line, dev_t device)
         return 0;
     /* The kernel's own encoding: major << 20 | minor. */
     uint64_t number = strtoull(sdev + 5, NULL, 16);
-    if (number != ((uint64_t)major(device) << 20 | minor(device)))
+    if (number != ((uint64_t) major(device) << 20 | minor(device)))
         return 0;
     if (!ino) {
         set->everything = true;
@@ -67,7 +67,7 @@ static int scan_fdinfo(struct watch_set *set, int fd_dir, const char *fd, dev_t 
 {
     char path[64], line[512];
     int err = 0;
-    if (snprintf(path, sizeof path, "fdinfo/%s", fd) >= (int)sizeof path)
+    if (snprintf(path, sizeof path, "fdinfo/%s", fd) >= (int) sizeof path)
         return 0;
     int file = openat(fd_dir, path, O_RDONLY | O_CLOEXEC);
     FILE *in = file >= 0 ? fdopen(file, "r") : NULL;
@@ -78,7 +78,7 @@ static int scan_fdinfo(struct watch_set *set, int fd_dir, const char *fd, dev_t 
     }
     while (!err && fgets(line, sizeof line, in))
         err = parse_line(set, line, device);
-    (void)fclose(in);
+    (void) fclose(in);
     return err;
 }
 
@@ -119,7 +119,7 @@ static int scan_process(struct watch_set *set, int proc, const char *pid, dev_t 
 
 static int by_ino(const void *a, const void *b)
 {
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    uint64_t x = *(const uint64_t *) a, y = *(const uint64_t *) b;
     return x < y ? -1 : x > y;
 }
 

@@ -104,7 +104,7 @@ static void take_option(struct request *request, const char *option, size_t len)
     else if (is_option(option, len, "rw"))
         request->read_only = false;
     else if (len > 0 && !is_for_others(option, len))
-        fprintf(request->options, "%.*s,", (int)len, option);
+        fprintf(request->options, "%.*s,", (int) len, option);
 }
 
 static void take_options(struct request *request, const char *list)
@@ -184,13 +184,13 @@ static void find_ttlfs(char *ret_path, size_t size)
     ssize_t len = readlink("/proc/self/exe", ret_path, size);
     char *slash = NULL;
 
-    if (len > 0 && (size_t)len < size) {
+    if (len > 0 && (size_t) len < size) {
         ret_path[len] = '\0';
         slash = strrchr(ret_path, '/');
     }
     if (slash) {
-        size_t room = size - (size_t)(slash + 1 - ret_path);
-        if ((size_t)snprintf(slash + 1, room, "ttlfs") < room && access(ret_path, X_OK) == 0)
+        size_t room = size - (size_t) (slash + 1 - ret_path);
+        if ((size_t) snprintf(slash + 1, room, "ttlfs") < room && access(ret_path, X_OK) == 0)
             return;
     }
     snprintf(ret_path, size, "%s/ttlfs", TTLFS_BINDIR);

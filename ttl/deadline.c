@@ -11,7 +11,7 @@ int64_t ttl_jitter_ms(const struct document *doc, int64_t span_ms)
     if (span_ms <= 0)
         return 0;
     uint64_t spread = doc->ino * UINT64_C(0x9e3779b97f4a7c15);
-    return (int64_t)((spread >> 16) % (uint64_t)span_ms);
+    return (int64_t) ((spread >> 16) % (uint64_t) span_ms);
 }
 
 /* A date plus a duration; never stays never. */
@@ -54,8 +54,8 @@ int64_t ttl_index_date(
 {
     const struct document *doc = d->doc;
     const struct policy *p = doc->policy;
-    int64_t jitter_ms = ttl_jitter_ms(doc, (int64_t)index->spec.jitter_s * 1000);
-    (void)ttl;
+    int64_t jitter_ms = ttl_jitter_ms(doc, (int64_t) index->spec.jitter_s * 1000);
+    (void) ttl;
 
     switch (index->kind) {
     case INDEX_FIELD: {
@@ -83,7 +83,9 @@ int64_t ttl_index_date(
 static void consider(
     struct ttl_deadline *best, int64_t at_ms, enum ttl_reason reason, const struct index *index)
 {
-    if (at_ms < best->at_ms)
+    /* An idle time of max or more means max. */
+    bool max_wins = reason == TTL_REASON_MAX && best->reason == TTL_REASON_IDLE;
+    if (at_ms < best->at_ms || (at_ms == best->at_ms && max_wins))
         *best = (struct ttl_deadline){at_ms, reason, index};
 }
 
@@ -103,7 +105,7 @@ static void consider_own(struct ttl_deadline *best, const struct ruleset *rs, st
     const struct document *doc = d->doc;
     const struct policy *p = doc->policy;
     if (doc->own_ttl_s > 0 && !(p && p->seconds_ms) && in_ts_index(d))
-        consider(best, after(doc->ts_ms, (int64_t)doc->own_ttl_s * 1000), TTL_REASON_TTL, NULL);
+        consider(best, after(doc->ts_ms, (int64_t) doc->own_ttl_s * 1000), TTL_REASON_TTL, NULL);
     if (!p)
         return;
     if (p->seconds_ms > 0)

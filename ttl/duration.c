@@ -7,7 +7,7 @@
 
 static int quoted(size_t len)
 {
-    return len < QUOTED_BYTES ? (int)len : QUOTED_BYTES;
+    return len < QUOTED_BYTES ? (int) len : QUOTED_BYTES;
 }
 
 int duration_parse(const char *text, size_t len, int64_t *ret_ms, struct reason *why)

@@ -31,7 +31,7 @@ static int file_in_index(struct ttl *ttl, const struct ruleset *rs, struct index
             index_unfile(index, d);
             return 0;
         }
-        key = date_add_saturated(key, ttl_jitter_ms(d->doc, (int64_t)index->spec.jitter_s * 1000));
+        key = date_add_saturated(key, ttl_jitter_ms(d->doc, (int64_t) index->spec.jitter_s * 1000));
     } else {
         key = ttl_index_date(ttl, rs, d, index);
     }
@@ -127,7 +127,7 @@ static void move_date(struct ttl *ttl, struct document *doc, int64_t *date, int6
     bool back = now_ms < *date;
     *date = now_ms;
     if (back)
-        (void)filing_update_document(ttl, doc, NULL);
+        (void) filing_update_document(ttl, doc, NULL);
 }
 
 void filing_accessed(struct ttl *ttl, struct document *doc, int64_t now_ms, bool creator)
@@ -193,7 +193,7 @@ static int set_system_fields(const struct dentry *d, bson_t *fields)
     if (!err)
         err = fields_set_date(fields, "_accessed", doc->accessed_ms);
     if (!err)
-        err = fields_set_int64(fields, "_size", (int64_t)doc->size);
+        err = fields_set_int64(fields, "_size", (int64_t) doc->size);
     if (!err)
         err = fields_set_utf8(fields, "_id", d->name, d->name_len);
     return err;
@@ -217,7 +217,7 @@ static bool wants_system_fields(const struct ruleset *rs)
 static int file_by_fields(struct ttl *ttl, struct document *doc, bson_t *fields)
 {
     int32_t own_ttl_s = 0;
-    (void)fields_ttl_seconds(fields, &own_ttl_s);
+    (void) fields_ttl_seconds(fields, &own_ttl_s);
     doc->own_ttl_s = own_ttl_s;
     int err = 0;
     for (struct dentry *d = doc->links; d; d = d->link_next) {
@@ -238,7 +238,7 @@ static int parse_content(struct ttl *ttl, struct document *doc, bson_t *ret_fiel
 {
     unsigned char *bytes;
     size_t len;
-    doc->flags &= ~(uint32_t)DOCUMENT_FIELDS_STALE;
+    doc->flags &= ~(uint32_t) DOCUMENT_FIELDS_STALE;
     int err = file_copy_content(ttl->tree, doc, FIELDS_MAX_BYTES, &bytes, &len);
     if (err == -EFBIG)
         err = 0;

@@ -39,7 +39,7 @@ static struct timespec timespec_of_ms(int64_t ms)
         rest += 1000;
         s--;
     }
-    return (struct timespec){.tv_sec = (time_t)s, .tv_nsec = (long)rest * 1000000};
+    return (struct timespec){.tv_sec = (time_t) s, .tv_nsec = (long) rest * 1000000};
 }
 
 /* The largest key that is due: a threshold, which no entry has to be touched for. */
@@ -60,7 +60,7 @@ static size_t due_entries(const struct index *index, const struct monitor_pass *
         return 0;
     struct btree_entry from = {INT64_MIN, NULL};
     if (index->pass == pass->number)
-        from = (struct btree_entry){index->visited.key, (char *)index->visited.item + 1};
+        from = (struct btree_entry){index->visited.key, (char *) index->visited.item + 1};
     return btree_copy(&index->entries, from, last_key, ret_entries, max);
 }
 
@@ -165,7 +165,7 @@ static void remove_watched(struct visit *v)
 static bool over_budget(const struct visit *v)
 {
     const struct ttl_params *p = &v->ttl->params;
-    if (p->delete_target_docs && v->deleted >= (uint64_t)p->delete_target_docs)
+    if (p->delete_target_docs && v->deleted >= (uint64_t) p->delete_target_docs)
         return true;
     return p->delete_target_ms &&
            v->hooks->monotonic_ms(v->hooks->arg) - v->started_ms >= p->delete_target_ms;
@@ -180,17 +180,25 @@ static size_t visit_slice(struct visit *v, bool *ret_more)
 
     tree_lock_background(tree);
     int64_t target = v->ttl->params.delete_target_docs;
-    if (target && (uint64_t)target - v->deleted < max)
-        max = (size_t)((uint64_t)target - v->deleted);
+    if (target && (uint64_t) target - v->deleted < max)
+        max = (size_t) ((uint64_t) target - v->deleted);
     int64_t now_ms = clock_ms(v->hooks);
     n = due_entries(v->index, v->pass, now_ms, entries, max);
     for (i = 0; i < n; i++)
         v->deleted += handle(v, entries[i], now_ms);
-    *ret_more = has_due(v->index, v->pass, now_ms);
-    ttl_schedule(v->ttl, v->index);
     tree_unlock(tree);
 
     remove_watched(v);
+
+    tree_lock(tree);
+    now_ms = clock_ms(v->hooks);
+    *ret_more = has_due(v->index, v->pass, now_ms);
+    if (v->index->pass == v->pass->number)
+        ttl_schedule_retry(v->ttl, v->index, v->index->visited,
+            date_add_saturated(now_ms, v->ttl->params.sleep_s * 1000));
+    else
+        ttl_schedule(v->ttl, v->index);
+    tree_unlock(tree);
     if (v->hooks->slice_done)
         v->hooks->slice_done(v->hooks->arg);
     return n;
@@ -213,7 +221,7 @@ static enum visit_end visit(struct visit *v)
 
 static int by_visit(const void *a, const void *b)
 {
-    const struct index *x = *(struct index *const *)a, *y = *(struct index *const *)b;
+    const struct index *x = *(struct index *const *) a, *y = *(struct index *const *) b;
     return x->visit_number < y->visit_number ? -1 : x->visit_number > y->visit_number;
 }
 
@@ -245,7 +253,7 @@ static ssize_t collect_due(
     if (n)
         qsort(indexes, n, sizeof(struct index *), by_visit);
     *ret_indexes = indexes;
-    return (ssize_t)n;
+    return (ssize_t) n;
 }
 
 /* Returns true when there is more to do in another sub-pass. */
@@ -320,9 +328,6 @@ int64_t monitor_next_ms(struct ttl *ttl, int64_t now_ms)
     int64_t next_ms = date_add_saturated(now_ms, ttl->params.sleep_s * 1000);
     if (!ttl->params.wake_by_deadline)
         return next_ms;
-    /* What is due already was tried and could not be deleted: that waits for the interval. */
-    struct btree_entry after = {now_ms, (void *)UINTPTR_MAX}, first;
-    if (btree_next(&ttl->schedule, after, &first) && first.key < next_ms)
-        return first.key;
-    return next_ms;
+    struct btree_entry first;
+    return btree_first(&ttl->schedule, &first) && first.key < next_ms ? first.key : next_ms;
 }

@@ -39,23 +39,23 @@ static const struct param *param_find(const char *name)
 
 static void *param_place(struct ttl_params *params, const struct param *param)
 {
-    return (char *)params + param->offset;
+    return (char *) params + param->offset;
 }
 
 static void param_store(struct ttl_params *params, const struct param *param, int64_t value)
 {
     if (param->kind == PARAM_NUMBER)
-        *(int64_t *)param_place(params, param) = value;
+        *(int64_t *) param_place(params, param) = value;
     else
-        *(bool *)param_place(params, param) = value != 0;
+        *(bool *) param_place(params, param) = value != 0;
 }
 
 static int64_t param_load(const struct ttl_params *params, const struct param *param)
 {
-    const char *place = (const char *)params + param->offset;
+    const char *place = (const char *) params + param->offset;
     if (param->kind == PARAM_NUMBER)
-        return *(const int64_t *)(const void *)place;
-    return *(const bool *)(const void *)place;
+        return *(const int64_t *) (const void *) place;
+    return *(const bool *) (const void *) place;
 }
 
 void ttl_params_init(struct ttl_params *params)
@@ -177,6 +177,6 @@ void ttl_params_decode(struct ttl_params *params, const bson_t *document)
         uint32_t len;
         const char *text = bson_iter_utf8(&it, &len);
         /* A parameter of another version is left at its default. */
-        (void)ttl_param_set(params, bson_iter_key(&it), text, len, NULL);
+        (void) ttl_param_set(params, bson_iter_key(&it), text, len, NULL);
     }
 }

@@ -35,7 +35,7 @@ static bool is_virtual(const char *name)
 
 void rules_note_error(struct ttl *ttl, struct document *doc, const struct reason *why)
 {
-    (void)ttl;
+    (void) ttl;
     char *text = strdup(why->text), **place = NULL;
     if (document_is_collection(doc)) {
         struct rules *rules = rules_of(document_collection(doc));

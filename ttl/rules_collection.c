@@ -68,7 +68,7 @@ static void change_in_place(struct ttl *ttl, struct index *index, struct index_s
     index_spec_init(spec);
     index_spec_release(&old);
     index->ttl = index->spec.ttl;
-    index->expire_after_ms = (int64_t)index->spec.expire_after_s * 1000;
+    index->expire_after_ms = (int64_t) index->spec.expire_after_s * 1000;
     ttl_schedule(ttl, index);
 }
 

@@ -26,7 +26,7 @@ static const struct xattr *rule_in_force(const struct document *doc, const char 
         return x;
     const struct collection *c = NULL;
     if (document_is_collection(doc))
-        c = collection_parent((const struct collection *)doc);
+        c = collection_parent((const struct collection *) doc);
     else if (doc->links && files_inherit(name + sizeof TTL_XATTR_PREFIX - 1))
         c = doc->links->parent;
     for (; c; c = collection_parent(c)) {
@@ -44,7 +44,7 @@ static const struct xattr *rule_in_force(const struct document *doc, const char 
 static const char *error_of(const struct document *doc)
 {
     if (document_is_collection(doc)) {
-        const struct collection *c = (const struct collection *)doc;
+        const struct collection *c = (const struct collection *) doc;
         return c->rules ? c->rules->error : NULL;
     }
     return doc->policy ? doc->policy->error : NULL;
@@ -75,7 +75,8 @@ static bool virtual_figure(struct ttl *ttl, struct document *doc, const char *ke
     } else {
         int64_t left_ms = date_subtract_saturated(d.at_ms, now_ms);
         left_ms = left_ms < 0 ? 0 : left_ms;
-        snprintf(text, TTL_REASON_BYTES, "%" PRId64 ".%03d", left_ms / 1000, (int)(left_ms % 1000));
+        snprintf(
+            text, TTL_REASON_BYTES, "%" PRId64 ".%03d", left_ms / 1000, (int) (left_ms % 1000));
     }
     return true;
 }

@@ -51,6 +51,14 @@ static void on_linked(void *arg, struct dentry *d)
         ttl->failed = err;
 }
 
+static void on_root_loaded(void *arg, struct document *root)
+{
+    struct ttl *ttl = arg;
+    int err = rules_load(ttl, root);
+    if (err)
+        ttl->failed = err;
+}
+
 static void on_freed(void *arg, struct document *doc)
 {
     struct ttl *ttl = arg;
@@ -59,7 +67,8 @@ static void on_freed(void *arg, struct document *doc)
 
 struct tree_observer ttl_observer(struct ttl *ttl)
 {
-    return (struct tree_observer){.arg = ttl, .linked = on_linked, .freed = on_freed};
+    return (struct tree_observer){
+        .arg = ttl, .linked = on_linked, .root_loaded = on_root_loaded, .freed = on_freed};
 }
 
 static int load_params(struct ttl *ttl)
@@ -129,6 +138,15 @@ void ttl_schedule(struct ttl *ttl, struct index *index)
     struct btree_entry first;
     bool any = btree_first(&index->entries, &first);
     schedule_at(ttl, index, any ? due_of(index, first.key) : DATE_NEVER_MS);
+}
+
+void ttl_schedule_retry(
+    struct ttl *ttl, struct index *index, struct btree_entry tried, int64_t retry_ms)
+{
+    struct btree_entry next;
+    bool any = btree_next(&index->entries, tried, &next);
+    int64_t due_ms = any ? due_of(index, next.key) : DATE_NEVER_MS;
+    schedule_at(ttl, index, due_ms < retry_ms ? due_ms : retry_ms);
 }
 
 void ttl_schedule_key(struct ttl *ttl, struct index *index, int64_t key)

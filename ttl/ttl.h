@@ -64,6 +64,13 @@ int ttl_load(struct ttl *ttl, struct reason *why);
 /* Files an index under the date of its first entry, and wakes the monitor when that is news. */
 void ttl_schedule(struct ttl *ttl, struct index *index);
 
+/*
+ * The same for an index whose entries up to `tried` are due but could not be deleted: they are
+ * tried again at retry_ms, unless something else is due before.
+ */
+void ttl_schedule_retry(
+    struct ttl *ttl, struct index *index, struct btree_entry tried, int64_t retry_ms);
+
 /* The same when it is known that an entry with this key was added. */
 void ttl_schedule_key(struct ttl *ttl, struct index *index, int64_t key);
 

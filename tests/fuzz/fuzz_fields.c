@@ -79,7 +79,7 @@ static void change(bson_t *fields, const uint8_t *text, size_t size)
 {
     bson_t value;
     struct reason why;
-    if (fields_parse_value((const char *)text, size, &value, &why) == 0) {
+    if (fields_parse_value((const char *) text, size, &value, &why) == 0) {
         require(fields_add(fields, "a.b.c", &value) == 0);
         require(fields_add(fields, "x", &value) == 0);
         require(fields_add(fields, "a..b", &value) == -EINVAL);
@@ -87,14 +87,14 @@ static void change(bson_t *fields, const uint8_t *text, size_t size)
     bson_destroy(&value);
     require(fields_set_date(fields, "at", 1) == 0);
     require(fields_set_int64(fields, "a", 1) == 0);
-    require(fields_set_utf8(fields, "_id", (const char *)text, size) == 0);
+    require(fields_set_utf8(fields, "_id", (const char *) text, size) == 0);
     require(bson_has_field(fields, "_id"));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const uint8_t *line = size ? memchr(data, '\n', size) : NULL;
-    size_t first = line ? (size_t)(line - data) : size;
+    size_t first = line ? (size_t) (line - data) : size;
     bson_t expression, fields;
     parse(data, first, &expression);
     parse(line ? line + 1 : data, line ? size - first - 1 : size, &fields);

@@ -73,22 +73,22 @@ static bool parse(const char *name, size_t name_len, const char *value, size_t v
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    const char *name = (const char *)data, *value = (const char *)data, *line, *second = NULL;
+    const char *name = (const char *) data, *value = (const char *) data, *line, *second = NULL;
     struct index_spec base, spec;
     size_t name_len;
 
     line = size ? memchr(data, '\n', size) : NULL;
     if (line)
-        second = memchr(line + 1, '\n', size - (size_t)(line + 1 - name));
+        second = memchr(line + 1, '\n', size - (size_t) (line + 1 - name));
     if (!second) {
         parse("at", 2, value, size, NULL, &spec);
         index_spec_release(&spec);
         return 0;
     }
-    name_len = (size_t)(line - name);
+    name_len = (size_t) (line - name);
     value = second + 1;
-    if (parse(name, name_len, line + 1, (size_t)(second - line - 1), NULL, &base)) {
-        parse(name, name_len, value, size - (size_t)(value - name), &base, &spec);
+    if (parse(name, name_len, line + 1, (size_t) (second - line - 1), NULL, &base)) {
+        parse(name, name_len, value, size - (size_t) (value - name), &base, &spec);
         index_spec_release(&spec);
     }
     index_spec_release(&base);

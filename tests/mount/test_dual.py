@@ -351,7 +351,7 @@ def test_touch_at_the_edge_refreshes_or_fails_and_nothing_in_between(mount):
     idle_ms = 300 * TIME_FACTOR
     mount.set(".", "ttl.idle", f"{idle_ms}ms")
     outcomes = set()
-    for number in range(25):
+    for number in range(15):
         path = mount.write(f"f{number}", "x")
         before = deadline(mount, f"f{number}")
         time.sleep(max(0, before / 1000 - time.time() + random.uniform(-0.004, 0.004)))

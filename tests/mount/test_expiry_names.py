@@ -112,6 +112,18 @@ def test_exchange_keeps_each_documents_own_figures(mount):
     assert (mount.read("b"), deadline(mount, "b"), deadline(mount, "a")) == (b"1", born[0] + 1000 * S, None)
 
 
+def test_exchange_moves_each_document_under_the_others_rules(mount):
+    os.mkdir(mount.p("strict"))
+    mount.set("strict", "ttl.index.d", "0")
+    mount.write("due", {"d": date(0)})
+    mount.write("strict/later", {"d": date(FAR_MS)})
+    renameat2(mount.p("due"), mount.p("strict/later"), RENAME_EXCHANGE)
+    assert (names(mount), names(mount, "strict")) == (["due", "strict"], [])
+    assert deadline(mount, "due") is None
+    mount.run_pass()
+    assert ttl_metrics(mount)["deletedDocuments"] == 1
+
+
 def test_a_rename_within_the_filesystem_keeps_the_figures(mount):
     os.mkdir(mount.p("d"))
     mount.write("f", "x")
@@ -160,6 +172,11 @@ def test_moving_a_directory_moves_all_below_it_under_other_rules(mount):
 # Hard links
 
 
+def wait_for_links(mount, path, count):
+    """The kernel hears of a name that a pass deleted a little behind the pass's end."""
+    wait_until(lambda: os.stat(mount.p(path)).st_nlink == count, 3, f"{path} to have {count} links")
+
+
 def test_a_document_loses_the_names_that_their_directories_let_expire(any_mount):
     mount = any_mount
     for name, rule in (("kept", None), ("short", "100s"), ("long", "1000s")):
@@ -174,11 +191,11 @@ def test_a_document_loses_the_names_that_their_directories_let_expire(any_mount)
     mount.clock_advance(101 * S)
     assert (names(mount, "short"), names(mount, "long"), names(mount, "kept")) == ([], ["f"], ["f"])
     mount.run_pass()
-    assert os.stat(mount.p("long/f")).st_nlink == 2
+    wait_for_links(mount, "long/f", 2)
     mount.clock_advance(900 * S)
     assert not mount.exists("long/f") and mount.read("kept/f") == b"content"
     mount.run_pass()
-    assert os.stat(mount.p("kept/f")).st_nlink == 1
+    wait_for_links(mount, "kept/f", 1)
     os.link(mount.p("kept/f"), mount.p("again"))
     assert os.stat(mount.p("again")).st_nlink == 2
 
@@ -204,7 +221,8 @@ def test_a_hold_in_one_directory_keeps_that_name_only(mount):
     os.link(mount.p("a/f"), mount.p("b/f"))
     mount.clock_advance(101 * S)
     mount.run_pass()
-    assert (names(mount, "a"), names(mount, "b"), os.stat(mount.p("b/f")).st_nlink) == ([], ["f"], 1)
+    assert (names(mount, "a"), names(mount, "b")) == ([], ["f"])
+    wait_for_links(mount, "b/f", 1)
 
 
 def test_a_link_into_a_directory_whose_rules_have_expired_it(mount):
@@ -215,7 +233,8 @@ def test_a_link_into_a_directory_whose_rules_have_expired_it(mount):
     os.link(mount.p("f"), mount.p("strict/f"))
     assert not mount.exists("strict/f") and mount.exists("f")
     mount.run_pass()
-    assert mount.read("f") == b"x" and os.stat(mount.p("f")).st_nlink == 1
+    assert mount.read("f") == b"x"
+    wait_for_links(mount, "f", 1)
 
 
 # Remounts
@@ -302,4 +321,5 @@ def test_saves_race_with_expiry_and_keep_creation_and_rules(mount):
     assert min(in_threads(save, save, save, lambda _: mount.run_pass(), seconds=1.5)) > 0
     mount.run_pass()
     assert (names(mount), names(mount, "strict")) == (["s0", "s1", "s2", "strict"], [])
-    assert [os.stat(mount.p(f"s{number}")).st_nlink for number in range(3)] == [1, 1, 1]
+    for number in range(3):
+        wait_for_links(mount, f"s{number}", 1)

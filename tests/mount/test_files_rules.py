@@ -241,6 +241,36 @@ def test_unknown_rules_are_refused(mount):
         assert mount.lst(path) == []
 
 
+@pytest.mark.parametrize("rule, value, other", [("idle", "1h", "2h"), ("max", "1h", "2h"), ("hold", "no", "yes"),
+                                                ("refresh", "write", "extend"), ("visibility", "hidden", "until-deleted")])
+def test_flags_and_removal_look_at_the_rules_set_here_only(mount, rule, value, other):
+    os.makedirs(mount.p("a/b"))
+    rule = f"ttl.{rule}"
+    with raises_errno(errno.ENODATA):
+        mount.set("a", rule, value, os.XATTR_REPLACE)
+    mount.set("a", rule, value, os.XATTR_CREATE)
+    with raises_errno(errno.EEXIST):
+        mount.set("a", rule, other, os.XATTR_CREATE)
+    assert (mount.get("a/b", rule), mount.lst("a/b")) == (value, [])
+    with raises_errno(errno.ENODATA):
+        mount.set("a/b", rule, other, os.XATTR_REPLACE)
+    with raises_errno(errno.ENODATA):
+        mount.rm("a/b", rule)
+    mount.set("a/b", rule, other, os.XATTR_CREATE)
+    assert (mount.get("a", rule), mount.get("a/b", rule)) == (value, other)
+    mount.rm("a/b", rule)
+    assert mount.get("a/b", rule) == value
+
+
+def test_rules_of_files_on_directories_and_the_other_way_round(mount):
+    os.mkdir(mount.p("d"))
+    mount.write("f", "x")
+    for path, rule, value in (("d", "seconds", "10"), ("d", "expireAt", "+1h"), ("f", "index.d", "10")):
+        with raises_errno(errno.EINVAL):
+            mount.set(path, f"ttl.{rule}", value)
+        assert mount.get(path, "ttl.error").strip() and mount.lst(path) == []
+
+
 # Virtual attributes
 
 

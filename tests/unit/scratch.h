@@ -31,9 +31,9 @@ static inline struct scratch scratch_make(void)
 static inline int scratch_remove_one(
     const char *path, const struct stat *st, int type, struct FTW *place)
 {
-    (void)st;
-    (void)type;
-    (void)place;
+    (void) st;
+    (void) type;
+    (void) place;
     return remove(path);
 }
 

@@ -49,13 +49,13 @@ static int64_t scattered(uint64_t number)
 {
     number = (number ^ (number >> 30)) * 0xbf58476d1ce4e5b9ULL;
     number = (number ^ (number >> 27)) * 0x94d049bb133111ebULL;
-    return (int64_t)(number ^ (number >> 31));
+    return (int64_t) (number ^ (number >> 31));
 }
 
 /* Made-up addresses: the tree only compares them. */
 static void *item_at(uintptr_t number)
 {
-    return (void *)(number * 16);
+    return (void *) (number * 16);
 }
 
 /* What the tree should hold: a sorted array. */
@@ -137,11 +137,11 @@ static void check_walks(const struct btree *tree, const struct model *model)
 static void check_probes(const struct btree *tree, const struct model *model)
 {
     for (int i = 0; i < 200; i++) {
-        struct btree_entry probe = {(int64_t)(random_next() % 3000) - 1000, NULL};
+        struct btree_entry probe = {(int64_t) (random_next() % 3000) - 1000, NULL};
         if (model->n && i % 4)
             probe = model->pairs[random_next() % model->n];
         if (i == 4)
-            probe = (struct btree_entry){INT64_MAX, (void *)UINTPTR_MAX};
+            probe = (struct btree_entry){INT64_MAX, (void *) UINTPTR_MAX};
         if (i == 8)
             probe = (struct btree_entry){INT64_MIN, NULL};
 
@@ -182,16 +182,16 @@ static struct btree_entry nth_pair(enum order order, size_t i)
 {
     switch (order) {
     case ASCENDING:
-        return (struct btree_entry){(int64_t)i / 2, item_at(i)};
+        return (struct btree_entry){(int64_t) i / 2, item_at(i)};
     case DESCENDING:
-        return (struct btree_entry){-(int64_t)i / 2, item_at(MODEL_PAIRS - i)};
+        return (struct btree_entry){-(int64_t) i / 2, item_at(MODEL_PAIRS - i)};
     case SAME_KEY:
         return (struct btree_entry){7, item_at(random_next() % (4 * MODEL_PAIRS))};
     case FEW_KEYS:
-        return (struct btree_entry){(int64_t)(random_next() % 20), item_at(random_next() % 4000)};
+        return (struct btree_entry){(int64_t) (random_next() % 20), item_at(random_next() % 4000)};
     default:
         return (struct btree_entry){
-            (int64_t)(random_next() % 100000) - 50000, item_at(random_next() % 8)};
+            (int64_t) (random_next() % 100000) - 50000, item_at(random_next() % 8)};
     }
 }
 
@@ -271,9 +271,9 @@ static void test_queue(void)
     btree_init(&tree);
     size_t most = 0;
     for (uintptr_t i = 0; i < 300000; i++) {
-        CHECK_EQ(btree_insert(&tree, (int64_t)i, item_at(i)), 0);
+        CHECK_EQ(btree_insert(&tree, (int64_t) i, item_at(i)), 0);
         if (i >= 5000)
-            CHECK_EQ(btree_remove(&tree, (int64_t)i - 5000, item_at(i - 5000)), 0);
+            CHECK_EQ(btree_remove(&tree, (int64_t) i - 5000, item_at(i - 5000)), 0);
         if (i % 9973 == 0) {
             CHECK(btree_check(&tree));
             if (btree_bytes(&tree) > most)
@@ -298,7 +298,7 @@ static void test_empty_and_extremes(void)
     CHECK_EQ(btree_count_upto(&tree, INT64_MAX), 0);
     CHECK(btree_check(&tree));
 
-    void *last = (void *)UINTPTR_MAX;
+    void *last = (void *) UINTPTR_MAX;
     CHECK_EQ(btree_insert(&tree, INT64_MAX, last), 0);
     CHECK_EQ(btree_insert(&tree, INT64_MIN, NULL), 0);
     CHECK_EQ(btree_insert(&tree, INT64_MIN, NULL), -EEXIST);
@@ -319,14 +319,14 @@ static void test_small_weight(void)
     struct btree tree;
     btree_init(&tree);
     for (uintptr_t i = 1; i <= 8; i++) {
-        CHECK_EQ(btree_insert(&tree, (int64_t)i, item_at(i)), 0);
+        CHECK_EQ(btree_insert(&tree, (int64_t) i, item_at(i)), 0);
         CHECK(btree_bytes(&tree) <= 16 + 32 * i);
     }
     CHECK_EQ(btree_bytes(&tree), 16 + 8 * 16);
     for (uintptr_t i = 9; i <= 2000; i++)
-        CHECK_EQ(btree_insert(&tree, (int64_t)i, item_at(i)), 0);
+        CHECK_EQ(btree_insert(&tree, (int64_t) i, item_at(i)), 0);
     for (uintptr_t i = 2000; i > 4; i--)
-        CHECK_EQ(btree_remove(&tree, (int64_t)i, item_at(i)), 0);
+        CHECK_EQ(btree_remove(&tree, (int64_t) i, item_at(i)), 0);
     CHECK(btree_check(&tree));
     CHECK(btree_bytes(&tree) <= 16 + 16 * 16); /* a tree that was large weighs little again */
     btree_release(&tree);
@@ -335,8 +335,8 @@ static void test_small_weight(void)
 static int64_t large_key(enum order order, uint64_t number)
 {
     if (order == ASCENDING)
-        return (int64_t)number;
-    return order == DESCENDING ? -(int64_t)number : scattered(number);
+        return (int64_t) number;
+    return order == DESCENDING ? -(int64_t) number : scattered(number);
 }
 
 static void fill_and_purge(enum order grow, enum order shrink, size_t max_bytes)
@@ -414,7 +414,7 @@ static double lap_ms(struct timespec *since)
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     double ms =
-        (double)(now.tv_sec - since->tv_sec) * 1e3 + (double)(now.tv_nsec - since->tv_nsec) / 1e6;
+        (double) (now.tv_sec - since->tv_sec) * 1e3 + (double) (now.tv_nsec - since->tv_nsec) / 1e6;
     *since = now;
     return ms;
 }
@@ -426,16 +426,16 @@ static void bench(void)
     btree_init(&tree);
     lap_ms(&since);
     for (uintptr_t i = 0; i < MILLION; i++)
-        btree_insert(&tree, (int64_t)i, item_at(i));
+        btree_insert(&tree, (int64_t) i, item_at(i));
     printf("ascending inserts %.0f ms, %.1f bytes per pair\n", lap_ms(&since),
-        (double)btree_bytes(&tree) / MILLION);
+        (double) btree_bytes(&tree) / MILLION);
     for (uintptr_t i = 0; i < MILLION; i++)
-        btree_remove(&tree, (int64_t)i, item_at(i));
+        btree_remove(&tree, (int64_t) i, item_at(i));
     printf("removals from the front %.0f ms\n", lap_ms(&since));
     for (uintptr_t i = 0; i < MILLION; i++)
         btree_insert(&tree, scattered(i), item_at(i));
     printf("random inserts %.0f ms, %.1f bytes per pair\n", lap_ms(&since),
-        (double)btree_bytes(&tree) / MILLION);
+        (double) btree_bytes(&tree) / MILLION);
     for (uintptr_t i = 0; i < MILLION; i++)
         btree_remove(&tree, scattered(i), item_at(i));
     printf("random removals %.0f ms\n", lap_ms(&since));

@@ -225,8 +225,8 @@ static void test_every_day(void)
                 char want[64], got[DATE_TEXT_BYTES];
                 int len = snprintf(want, sizeof want, "%04d-%02d-%02d", year, month, day);
                 date_format(ms, got);
-                wrong += memcmp(got, want, (size_t)len) != 0;
-                wrong += date_parse(want, (size_t)len, &parsed) != 0 || parsed != ms;
+                wrong += memcmp(got, want, (size_t) len) != 0;
+                wrong += date_parse(want, (size_t) len, &parsed) != 0 || parsed != ms;
             }
         }
     }

@@ -316,11 +316,11 @@ static uint8_t *nested_bson(unsigned int depth, bool scopes, size_t *ret_len)
 {
     /* Each level in front of the next: length, type, "a"; for a scope also lengths and code. */
     const size_t front = scopes ? 4 + 3 + 4 + 5 : 4 + 3;
-    size_t len = (size_t)depth * (front + 1) + 5 - (front + 1);
+    size_t len = (size_t) depth * (front + 1) + 5 - (front + 1);
     uint8_t *data = calloc(1, len), *at = data;
     *ret_len = len;
     for (unsigned int i = 0; i < depth; i++, len -= front + 1) {
-        uint32_t lengths[] = {(uint32_t)len, (uint32_t)(len - 8), 1};
+        uint32_t lengths[] = {(uint32_t) len, (uint32_t) (len - 8), 1};
         memcpy(at, &lengths[0], 4);
         if (i == depth - 1)
             break;
@@ -383,7 +383,7 @@ static void test_bson(void)
         char *text = calloc(1, lengths[i] + 1);
         memset(text, 'x', lengths[i]);
         if (lengths[i] >= 13)
-            bson_append_utf8(&document, "", -1, text, (int)lengths[i] - 12);
+            bson_append_utf8(&document, "", -1, text, (int) lengths[i] - 12);
         else if (lengths[i] == 9)
             bson_append_bool(&document, "a", -1, true);
         else
@@ -412,7 +412,7 @@ static void test_size_limit(void)
     CHECK(!fields_may_have(content, FIELDS_MAX_BYTES + 1));
     /* A short text whose BSON would be beyond the limit. */
     size_t len = 0;
-    len += (size_t)snprintf(content, 16, "{\"a\":[0");
+    len += (size_t) snprintf(content, 16, "{\"a\":[0");
     while (len < 4 * 1024 * 1024) {
         content[len++] = ',';
         content[len++] = '0';

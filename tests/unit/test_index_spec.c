@@ -97,7 +97,7 @@ static void check_bytes_refused(const char *name, const char *value, size_t len,
     int r = parse_bytes(name, value, len, NULL, &spec, &why);
 
     if (r != -EINVAL || !strstr(why.text, word))
-        fprintf(stderr, "in %s=%.*s: reason \"%s\"\n", name, (int)len, value, why.text);
+        fprintf(stderr, "in %s=%.*s: reason \"%s\"\n", name, (int) len, value, why.text);
     CHECK_EQ(r, -EINVAL);
     CHECK(why.text[0] != '\0');
     CHECK(strstr(why.text, word) != NULL);
@@ -267,15 +267,15 @@ static void test_bson_is_refused(void)
     bson_t document;
 
     bson_init(&document);
-    check_bytes_refused("at", (const char *)bson_get_data(&document), document.len, "");
+    check_bytes_refused("at", (const char *) bson_get_data(&document), document.len, "");
     bson_destroy(&document);
     for (int64_t filler = 50; filler < 128; filler++) {
         char text[128];
         memset(text, 'a', sizeof text);
         bson_init(&document);
-        bson_append_utf8(&document, "key", 3, text, (int)filler);
+        bson_append_utf8(&document, "key", 3, text, (int) filler);
         if (document.len == '{' || document.len == ' ')
-            check_bytes_refused("at", (const char *)bson_get_data(&document), document.len, "");
+            check_bytes_refused("at", (const char *) bson_get_data(&document), document.len, "");
         bson_destroy(&document);
     }
 }

@@ -69,7 +69,7 @@ static const char *get(struct store *store, enum store_table table, const char *
     if (ret)
         snprintf(text, sizeof text, ret == -ENOENT ? "-ENOENT" : "error %d", ret);
     else
-        snprintf(text, sizeof text, "%.*s", (int)len, value ? (char *)value : "");
+        snprintf(text, sizeof text, "%.*s", (int) len, value ? (char *) value : "");
     CHECK((len == 0) == (value == NULL));
     free(value);
     return text;
@@ -215,9 +215,10 @@ static int scan_one(void *arg, const void *key, size_t key_len, const void *valu
 {
     struct scanned *scanned = arg;
     size_t used = strlen(scanned->keys);
-    snprintf(scanned->keys + used, sizeof scanned->keys - used, "%.*s ", (int)key_len, (char *)key);
+    snprintf(
+        scanned->keys + used, sizeof scanned->keys - used, "%.*s ", (int) key_len, (char *) key);
     char text[20];
-    snprintf(text, sizeof text, "%.*s", (int)key_len, (char *)key);
+    snprintf(text, sizeof text, "%.*s", (int) key_len, (char *) key);
     CHECK_EQ(strlen(get(scanned->store, STORE_LINKS, text)), value_len);
     CHECK(value_len == 0 || memcmp(value, "v", 1) == 0);
     return ++scanned->visits == scanned->stop_at ? 77 : 0;
@@ -254,7 +255,7 @@ static void number_key(uint32_t number, unsigned char *ret_key)
 {
     memset(ret_key, 0, 8);
     for (int i = 0; i < 4; i++)
-        ret_key[7 - i] = (unsigned char)(number >> 8 * i);
+        ret_key[7 - i] = (unsigned char) (number >> 8 * i);
 }
 
 static void put_number(struct store_batch *batch, uint32_t number, uint32_t version, size_t len)
@@ -308,9 +309,9 @@ static void test_random_batches(void)
     store_batch_init(&batch);
     unsigned int seed = 4711;
     for (uint32_t round = 1; round <= 40; round++) {
-        uint32_t from = (uint32_t)rand_r(&seed) % RANDOM_KEYS;
+        uint32_t from = (uint32_t) rand_r(&seed) % RANDOM_KEYS;
         for (uint32_t i = 0; i < 400; i++) {
-            uint32_t number = (uint32_t)rand_r(&seed) % RANDOM_KEYS;
+            uint32_t number = (uint32_t) rand_r(&seed) % RANDOM_KEYS;
             if (round % 3 == 0)
                 number = (from + i) % RANDOM_KEYS;
             if (round % 4 == 0 || rand_r(&seed) % 4 == 0) {
@@ -320,7 +321,7 @@ static void test_random_batches(void)
                 versions[number] = 0;
             } else {
                 versions[number] = round * 1000 + i;
-                lens[number] = 4 + (size_t)rand_r(&seed) % (i % 16 ? 300 : 20000);
+                lens[number] = 4 + (size_t) rand_r(&seed) % (i % 16 ? 300 : 20000);
                 put_number(&batch, number, versions[number], lens[number]);
             }
         }
@@ -416,8 +417,8 @@ static void test_refused_paths(void)
 
 static bool keep_none(void *arg, uint64_t blob)
 {
-    (void)arg;
-    (void)blob;
+    (void) arg;
+    (void) blob;
     return false;
 }
 
@@ -480,7 +481,7 @@ static void make_blob(struct store *store, uint64_t blob)
 
 static bool keep_even(void *arg, uint64_t blob)
 {
-    (*(int *)arg)++;
+    (*(int *) arg)++;
     return blob % 2 == 0;
 }
 
@@ -603,7 +604,7 @@ static double lap_us(struct timespec *since)
     struct timespec now = {0};
     clock_gettime(CLOCK_MONOTONIC, &now);
     double us =
-        (double)(now.tv_sec - since->tv_sec) * 1e6 + (double)(now.tv_nsec - since->tv_nsec) / 1e3;
+        (double) (now.tv_sec - since->tv_sec) * 1e6 + (double) (now.tv_nsec - since->tv_nsec) / 1e3;
     *since = now;
     return us;
 }

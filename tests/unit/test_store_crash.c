@@ -62,8 +62,8 @@ struct seen {
 
 static int see(void *arg, const void *key, size_t key_len, const void *value, size_t value_len)
 {
-    (void)key;
-    (void)key_len;
+    (void) key;
+    (void) key_len;
     struct seen *seen = arg;
     uint64_t counter = 0;
     if (value_len == RECORD_BYTES)
@@ -112,7 +112,7 @@ static void pause_us(long us)
 
 static bool keep_one(void *arg, uint64_t blob)
 {
-    return blob == *(uint64_t *)arg;
+    return blob == *(uint64_t *) arg;
 }
 
 static void test_killed_while_writing(void)
@@ -215,7 +215,7 @@ static pid_t hold_in_child(const char *path, int *ret_fd)
     if (child == 0) {
         close(done[1]);
         struct store *store;
-        char byte = (char)store_open(path, false, &store, NULL);
+        char byte = (char) store_open(path, false, &store, NULL);
         if (write(ready[1], &byte, 1) != 1 || byte)
             _exit(1);
         if (read(done[0], &byte, 1) < 0)
@@ -239,7 +239,7 @@ static void test_lock_of_another_process(void)
     char path[SCRATCH_PATH_BYTES], pid[40], text[40] = "";
     int held;
     pid_t child = hold_in_child(scratch.path, &held);
-    snprintf(pid, sizeof pid, "process %d:", (int)child);
+    snprintf(pid, sizeof pid, "process %d:", (int) child);
     for (int read_only = 0; read_only < 2; read_only++) {
         struct store *store;
         struct reason why = {0};
@@ -268,7 +268,7 @@ static void test_lock_of_this_process(void)
     scratch_in(&scratch, "store", path);
     scratch_in(&scratch, "link", link);
     CHECK_EQ(symlink("store", link), 0);
-    snprintf(pid, sizeof pid, "%d", (int)getpid());
+    snprintf(pid, sizeof pid, "%d", (int) getpid());
 
     struct store *store = NULL, *second = NULL;
     CHECK_EQ(store_open(path, false, &store, NULL), 0);
@@ -322,7 +322,7 @@ static void test_write_fails(void)
     CHECK_EQ(getrlimit(RLIMIT_FSIZE, &old), 0);
     tight = old;
     for (int pages = 0; pages < 40; pages += 3) {
-        tight.rlim_cur = (rlim_t)st.st_size + (rlim_t)pages * 1000;
+        tight.rlim_cur = (rlim_t) st.st_size + (rlim_t) pages * 1000;
         CHECK_EQ(setrlimit(RLIMIT_FSIZE, &tight), 0);
         int ret = 0;
         while (!ret && counter < 10000) {
@@ -402,7 +402,7 @@ static int fill_up(const char *path)
 static bool write_text(const char *path, const char *text)
 {
     int fd = open(path, O_WRONLY);
-    bool done = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+    bool done = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t) strlen(text);
     if (fd >= 0)
         close(fd);
     return done;
@@ -412,8 +412,8 @@ static bool write_text(const char *path, const char *text)
 static bool enter_namespace(void)
 {
     char uids[40], gids[40];
-    snprintf(uids, sizeof uids, "0 %u 1", (unsigned int)geteuid());
-    snprintf(gids, sizeof gids, "0 %u 1", (unsigned int)getegid());
+    snprintf(uids, sizeof uids, "0 %u 1", (unsigned int) geteuid());
+    snprintf(gids, sizeof gids, "0 %u 1", (unsigned int) getegid());
     bool root = geteuid() == 0;
     if (unshare(CLONE_NEWNS | (root ? 0 : CLONE_NEWUSER)))
         return false;
@@ -447,13 +447,13 @@ static void test_full_filesystem(void)
 /* The store reserves much address space, and makes do with less. */
 static void test_limited_address_space(void)
 {
-    const rlim_t limit = (rlim_t)3 << 30;
+    const rlim_t limit = (rlim_t) 3 << 30;
     char text[40] = "";
     int fd = open("/proc/self/statm", O_RDONLY);
     if (fd < 0 || read(fd, text, sizeof text - 1) < 0)
         return;
     close(fd);
-    if (strtoull(text, NULL, 10) * (rlim_t)sysconf(_SC_PAGESIZE) > limit / 2)
+    if (strtoull(text, NULL, 10) * (rlim_t) sysconf(_SC_PAGESIZE) > limit / 2)
         return; /* sanitizers take more for themselves */
 
     struct scratch scratch = scratch_make();

@@ -25,7 +25,7 @@ static int unit_cases, unit_failed_cases, unit_failures;
 /* Integers of any width: both sides are printed when they differ. */
 #define CHECK_EQ(got, want)                                                                        \
     do {                                                                                           \
-        int64_t got_ = (int64_t)(got), want_ = (int64_t)(want);                                    \
+        int64_t got_ = (int64_t) (got), want_ = (int64_t) (want);                                  \
         if (got_ != want_) {                                                                       \
             unit_failures++;                                                                       \
             fprintf(stderr, "%s:%d: %s: %s is %" PRId64 ", not %" PRId64 "\n", __FILE__, __LINE__, \
