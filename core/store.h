@@ -98,7 +98,8 @@ struct store; /* opaque */
  * @read_only  true refuses every later write, and creates nothing but lock files
  * @ret_store  freed with store_close
  * @why        the reason in words, naming the holder's pid when another process has the store
- * Errors: -EBUSY (another process or this one has it open), -EPROTO (a format version that this
+ * Errors: -EBUSY (another process or this one has it open), -ENOTEMPTY (it would have
+ * to be made among other files), -EPROTO (a format version that this
  * build does not know), -ENOENT (read_only and no store there), -ENOTDIR, -EACCES, -EIO, -ENOSPC,
  * -ENOMEM and what open, mkdir and LMDB report.
  */

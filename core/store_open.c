@@ -7,6 +7,7 @@
 #include "core/store_impl.h"
 
 #include <bson/bson.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -299,6 +300,38 @@ static int open_blobs(struct store *store, const char *path, struct reason *why)
     return 0;
 }
 
+/* What an unfinished creation may have left, and what mkfs puts into an empty filesystem. */
+static bool is_ours(const char *name)
+{
+    static const char *const names[] = {
+        ".", "..", "lock", "blobs", FRESH_NAME, FRESH_NAME "-lock", "lost+found"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return false;
+}
+
+/* A store is not made among somebody else's files. */
+static int check_empty(const struct store *store, const char *path, struct reason *why)
+{
+    int fd = openat(store->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+    if (!dir) {
+        int err = errno;
+        if (fd >= 0)
+            close(fd);
+        return system_error(why, err, path, "");
+    }
+    int ret = 0;
+    const struct dirent *entry;
+    while (!ret && (entry = readdir(dir)))
+        if (!is_ours(entry->d_name))
+            ret = reason_set(why, ENOTEMPTY,
+                "the directory is neither empty nor a store (it has %s): %s", entry->d_name, path);
+    closedir(dir);
+    return ret;
+}
+
 static int open_all(struct store *store, const char *path, struct reason *why)
 {
     int ret = open_directory(store, path, why);
@@ -307,6 +340,10 @@ static int open_all(struct store *store, const char *path, struct reason *why)
     bool missing = faccessat(store->dir_fd, DATA_NAME, F_OK, 0) && errno == ENOENT;
     if (missing && store->read_only)
         return reason_set(why, ENOENT, "there is no store to read: %s", path);
+    if (missing)
+        ret = check_empty(store, path, why);
+    if (ret)
+        return ret;
 
     ret = take_lock(store, path, why);
     if (ret)

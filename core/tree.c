@@ -68,10 +68,12 @@ void tree_enlist(struct tree *tree, struct collection *c)
     if (c->all_next)
         c->all_next->all_at = &c->all_next;
     tree->collections = c;
+    tree->ncollections++;
 }
 
-static void delist(struct collection *c)
+static void delist(struct tree *tree, struct collection *c)
 {
+    tree->ncollections--;
     *c->all_at = c->all_next;
     if (c->all_next)
         c->all_next->all_at = c->all_at;
@@ -93,7 +95,7 @@ static void document_free(struct tree *tree, struct document *doc)
     document_xattrs_release(doc);
     if (document_is_collection(doc)) {
         names_release(&document_collection(doc)->names);
-        delist(document_collection(doc));
+        delist(tree, document_collection(doc));
     }
     tree->ndocuments--;
     free(doc);
@@ -190,7 +192,8 @@ static void links_remove(struct document *doc, struct dentry *d)
 static void free_below(struct tree *tree, struct collection *top)
 {
     struct collection *at = top;
-    /* Going on from where the last name was: from the start all empty buckets would be in the way. */
+    /* Going on from where the last name was: from the start all empty buckets would be in the way.
+     */
     uint64_t cookie = 0;
     for (;;) {
         struct dentry *d = names_after(&at->names, cookie);

@@ -47,7 +47,8 @@ struct tree {
     uint64_t hash_seed;
     uint64_t next_ino;
     uint64_t next_blob;
-    uint64_t ndocuments;
+    uint64_t ndocuments;   /* of all kinds, collections and unlinked ones included */
+    uint64_t ncollections; /* the root included */
     struct collection *collections; /* all, newest first */
     uint64_t max_documents;         /* 0: no limit */
     struct content_budget budget;

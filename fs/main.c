@@ -84,7 +84,7 @@ static void on_answered(void *arg)
     struct fs *fs = startup->fs;
     fs->mmap_direct = session_has_mmap_direct();
     fs->notifier.has_epochs = session_forget_names(fs->session) == 0;
-    int err = monitor_thread_start(&fs->monitor, fs);
+    int err = monitor_thread_start(&fs->monitor);
     if (err)
         log_line(LOG_ERR, "the monitor cannot be started: %s", strerrordesc_np(-err));
     if (startup->pipe >= 0) {
@@ -289,6 +289,7 @@ static int serve(struct fs *fs, struct signals *signals)
     struct fuse_loop_config *config = fuse_loop_cfg_create();
     if (!config)
         return EXIT_LOOP;
+    monitor_thread_init(&fs->monitor, fs);
     int err = committer_start(&fs->committer, fs->tree, fs->options.commit_ms);
     if (!err)
         err = notifier_start(&fs->notifier, fs->session);

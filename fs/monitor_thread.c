@@ -305,7 +305,7 @@ static void wake(void *arg)
     monitor_thread_wake(arg);
 }
 
-int monitor_thread_start(struct monitor_thread *m, struct fs *fs)
+void monitor_thread_init(struct monitor_thread *m, struct fs *fs)
 {
     pthread_condattr_t attr;
     memset(m, 0, sizeof *m);
@@ -318,19 +318,31 @@ int monitor_thread_start(struct monitor_thread *m, struct fs *fs)
     pthread_condattr_destroy(&attr);
     fs->ttl.wake = wake;
     fs->ttl.wake_arg = m;
-    int err = pthread_create(&m->thread, NULL, run, m);
-    m->running = err == 0;
+}
+
+int monitor_thread_start(struct monitor_thread *m)
+{
+    int err = 0;
+    pthread_mutex_lock(&m->lock);
+    if (!atomic_load(&m->stop)) {
+        err = pthread_create(&m->thread, NULL, run, m);
+        m->running = err == 0;
+    }
+    pthread_mutex_unlock(&m->lock);
     return -err;
 }
 
 void monitor_thread_stop(struct monitor_thread *m)
 {
-    if (!m->running)
-        return;
-    atomic_store(&m->stop, true);
-    monitor_thread_wake(m);
-    pthread_join(m->thread, NULL);
+    pthread_mutex_lock(&m->lock);
+    bool running = m->running;
     m->running = false;
+    atomic_store(&m->stop, true);
+    pthread_cond_signal(&m->wanted);
+    pthread_mutex_unlock(&m->lock);
+    if (!running)
+        return;
+    pthread_join(m->thread, NULL);
     watch_set_release(&m->watches);
 }
 
@@ -360,7 +372,7 @@ void monitor_thread_request(struct monitor_thread *m, fuse_req_t req, size_t siz
     }
     *waiter = (struct pass_waiter){.req = req, .written = size};
     pthread_mutex_lock(&m->lock);
-    bool running = m->running && !atomic_load(&m->stop);
+    bool running = m->running;
     if (running) {
         waiter->next = m->waiters;
         m->waiters = waiter;

@@ -30,11 +30,11 @@ struct pass_waiter {
 struct monitor_thread {
     struct fs *fs;
     pthread_t thread;
-    bool running;
     atomic_int tid; /* the thread's number, by which UNLINK knows it; 0 while it removes nothing */
     atomic_bool stop;
     pthread_mutex_t lock; /* covers what follows; may be taken while the tree's lock is held */
     pthread_cond_t wanted;
+    bool running;
     bool woken;
     bool confirm_clock;
     struct pass_waiter *waiters;
@@ -48,9 +48,14 @@ struct monitor_thread {
     bool clock_held;
 };
 
-/* Errors: -EAGAIN, -ENOMEM. */
-int monitor_thread_start(struct monitor_thread *monitor, struct fs *fs);
-/* Ends a running pass early, replies to waiters, ends the thread. The session must still answer. */
+/* Makes it ready to be woken, started and stopped. Before any other thread runs. */
+void monitor_thread_init(struct monitor_thread *monitor, struct fs *fs);
+/* Starts the thread, unless it was stopped already. Errors: -EAGAIN, -ENOMEM. */
+int monitor_thread_start(struct monitor_thread *monitor);
+/*
+ * Ends a running pass early, replies to waiters, ends the thread. The session must still answer, or
+ * be gone. More than one call does no harm.
+ */
 void monitor_thread_stop(struct monitor_thread *monitor);
 
 /* Looks at deadlines and parameters again. Any lock may be held but the monitor's own. */

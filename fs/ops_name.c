@@ -192,7 +192,8 @@ void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name
         err = tree_link(fs->tree, doc, c, name, strlen(name), now, &d);
     if (!err) {
         fs_fill_entry(fs, d, now_ms, &e);
-        /* What its fields say under this collection's rules is not known before the reply is made. */
+        /* What its fields say under this collection's rules is not known before the reply is made.
+         */
         if (filing_wants_fields(&fs->ttl, doc)) {
             e.entry_timeout = 0;
             (void) fs_look(fs, doc, now_ms);

@@ -324,8 +324,13 @@ int options_parse(int argc, char **argv, struct fs_options *ret_options, struct 
         return p.err ? p.err : reason_set(why, EINVAL, "the options cannot be read");
     if (o->help || o->version)
         return 0;
-    if (!o->store)
+    if (!o->store || !*o->store)
         return reason_set(why, EINVAL, "STORE is missing: memory: or a directory");
+    size_t scheme = strcspn(o->store, ":/");
+    if (o->store[scheme] == ':' && strcmp(o->store, "memory:") != 0 &&
+        strncmp(o->store, "mongodb", 7) != 0)
+        return reason_set(
+            why, EINVAL, "no such store: %s (for a directory write ./%s)", o->store, o->store);
     if (strncmp(o->store, "mongodb:", 8) == 0 || strncmp(o->store, "mongodb+srv:", 12) == 0)
         return reason_set(
             why, EINVAL, "this build has no MongoDB store: STORE is memory: or a directory");

@@ -148,7 +148,7 @@ int status_text(struct fs *fs, char **ret_text, size_t *ret_len)
     tree_lock(fs->tree);
     int64_t now_ms = fs_now_ms(fs);
     BSON_APPEND_DATE_TIME(&b, "now", now_ms);
-    BSON_APPEND_INT64(&b, "documents", (int64_t) fs->tree->ndocuments);
+    BSON_APPEND_INT64(&b, "documents", (int64_t) (fs->tree->ndocuments - fs->tree->ncollections));
     BSON_APPEND_INT64(
         &b, "usedBytes", atomic_load(&fs->tree->budget.used_pages) * (int64_t) CONTENT_PAGE_BYTES);
     append_collections(&b, fs->tree);

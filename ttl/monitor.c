@@ -17,8 +17,9 @@ struct visit {
     struct monitor_pass *pass;
     struct index *index;
     uint64_t deleted;
-    int64_t started_ms;         /* monotonic */
-    struct monitor_name *names; /* of this slice, to be removed through the kernel */
+    int64_t target_docs, target_ms; /* as the parameters were in the latest slice */
+    int64_t started_ms;             /* monotonic */
+    struct monitor_name *names;     /* of this slice, to be removed through the kernel */
     size_t nnames;
 };
 
@@ -164,11 +165,20 @@ static void remove_watched(struct visit *v)
 
 static bool over_budget(const struct visit *v)
 {
-    const struct ttl_params *p = &v->ttl->params;
-    if (p->delete_target_docs && v->deleted >= (uint64_t) p->delete_target_docs)
+    if (v->target_docs && v->deleted >= (uint64_t) v->target_docs)
         return true;
-    return p->delete_target_ms &&
-           v->hooks->monotonic_ms(v->hooks->arg) - v->started_ms >= p->delete_target_ms;
+    return v->target_ms && v->hooks->monotonic_ms(v->hooks->arg) - v->started_ms >= v->target_ms;
+}
+
+/* Files an index under the date at which this pass leaves it something to do. */
+static void reschedule(
+    struct ttl *ttl, struct index *index, const struct monitor_pass *pass, int64_t now_ms)
+{
+    if (index->pass == pass->number)
+        ttl_schedule_retry(
+            ttl, index, index->visited, date_add_saturated(now_ms, ttl->params.sleep_s * 1000));
+    else
+        ttl_schedule(ttl, index);
 }
 
 /* One hold of the lock. Returns how many entries it met. */
@@ -179,9 +189,12 @@ static size_t visit_slice(struct visit *v, bool *ret_more)
     size_t max = MONITOR_SLICE_DOCS, n, i;
 
     tree_lock_background(tree);
-    int64_t target = v->ttl->params.delete_target_docs;
-    if (target && (uint64_t) target - v->deleted < max)
-        max = (size_t) ((uint64_t) target - v->deleted);
+    v->target_docs = v->ttl->params.delete_target_docs;
+    v->target_ms = v->ttl->params.delete_target_ms;
+    if (v->target_docs && (uint64_t) v->target_docs < v->deleted + max)
+        max = (uint64_t) v->target_docs > v->deleted
+                  ? (size_t) ((uint64_t) v->target_docs - v->deleted)
+                  : 0;
     int64_t now_ms = clock_ms(v->hooks);
     n = due_entries(v->index, v->pass, now_ms, entries, max);
     for (i = 0; i < n; i++)
@@ -193,11 +206,7 @@ static size_t visit_slice(struct visit *v, bool *ret_more)
     tree_lock(tree);
     now_ms = clock_ms(v->hooks);
     *ret_more = has_due(v->index, v->pass, now_ms);
-    if (v->index->pass == v->pass->number)
-        ttl_schedule_retry(v->ttl, v->index, v->index->visited,
-            date_add_saturated(now_ms, v->ttl->params.sleep_s * 1000));
-    else
-        ttl_schedule(v->ttl, v->index);
+    reschedule(v->ttl, v->index, v->pass, now_ms);
     tree_unlock(tree);
     if (v->hooks->slice_done)
         v->hooks->slice_done(v->hooks->arg);
@@ -237,8 +246,11 @@ static ssize_t collect_due(
     struct btree_entry at;
     bool any = btree_first(&ttl->schedule, &at);
     for (; any && at.key <= now_ms; any = btree_next(&ttl->schedule, at, &at)) {
-        if (!has_due(at.item, pass, now_ms))
+        if (!has_due(at.item, pass, now_ms)) {
+            /* The name that it was filed for has gone without the schedule being told. */
+            reschedule(ttl, at.item, pass, now_ms);
             continue;
+        }
         if (n == cap) {
             cap = cap ? cap * 2 : 16;
             struct index **more = realloc(indexes, cap * sizeof(struct index *));

@@ -8,6 +8,7 @@
 #include "ttl/rules_impl.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,8 +87,12 @@ void rules_free(struct ttl *ttl, struct document *doc)
 
 int rules_load(struct ttl *ttl, struct document *doc)
 {
-    if (!document_is_collection(doc))
-        return policy_reload(doc);
+    /* A rule that makes no sense to this version must not keep all the others from being mounted.
+     */
+    if (!document_is_collection(doc)) {
+        int err = policy_reload(doc);
+        return err == -EINVAL ? 0 : err;
+    }
     for (const struct xattr *x = doc->xattrs; x; x = x->next) {
         if (!starts_with(x->bytes, TTL_XATTR_PREFIX))
             continue;
@@ -95,7 +100,7 @@ int rules_load(struct ttl *ttl, struct document *doc)
             .name = x->bytes, .value = xattr_value(x), .len = x->value_len};
         int err = rules_apply_collection(ttl, document_collection(doc), &change);
         free(change.text);
-        if (err)
+        if (err && err != -EINVAL)
             return err;
     }
     return 0;
@@ -167,6 +172,15 @@ static int refile_document(
     return err;
 }
 
+/* As RFC 3339, or as seconds since 1970 where that ends: what expire_at_parse reads back. */
+static void format_instant(int64_t at_ms, char text[DATE_TEXT_BYTES])
+{
+    int64_t again_ms;
+    date_format(at_ms, text);
+    if (date_parse(text, strlen(text), &again_ms) != 0)
+        snprintf(text, DATE_TEXT_BYTES, "%" PRId64, at_ms / 1000 + (at_ms % 1000 > 0));
+}
+
 static int set_on_document(struct ttl *ttl, struct document *doc, struct rule_change *change)
 {
     int64_t expire_at_ms = 0, before_ms = ttl_document_deadline(ttl, doc).at_ms;
@@ -181,7 +195,7 @@ static int set_on_document(struct ttl *ttl, struct document *doc, struct rule_ch
     if (err)
         return err;
     if (strcmp(change->name, TTL_XATTR_PREFIX "expireAt") == 0) {
-        date_format(expire_at_ms, date);
+        format_instant(expire_at_ms, date);
         text = date;
         len = strlen(date);
     }

@@ -137,7 +137,7 @@ def test_build_with_tmpdir_and_sources_on_the_mount(any_mount, tmp_path):
     _, different, failed = filecmp.cmpfiles(tmp_path / "elsewhere", m.p("source"), names, shallow=False)
     assert (different, failed) == ([], [])
     assert os.listdir(m.p("tmp")) == [], "gcc clears its temporary files away"
-    assert run("make", cwd=m.p("source"), env={**os.environ, "MAKEFLAGS": ""}).stdout.startswith("make: Nothing to be done")
+    assert "Nothing to be done" in run("make", cwd=m.p("source"), env={**os.environ, "MAKEFLAGS": ""}).stdout
 
 
 @needs("gcc")
