@@ -209,12 +209,14 @@ int content_zero(struct content *content, uint64_t off, uint64_t len, bool punch
 int content_allocate(struct content *content, uint64_t off, uint64_t len)
 {
     int err = 0;
+    /* Asked first, as tmpfs does: half an allocation helps nobody. At least this much is missing. */
+    int64_t room = content->budget->max_pages - atomic_load(&content->budget->used_pages);
+    int64_t range = content_pages_of(off + len) - (int64_t) (off / CONTENT_PAGE_BYTES);
     pthread_rwlock_wrlock(&content->lock);
-    if (content->store) {
-        int64_t room = content->budget->max_pages - atomic_load(&content->budget->used_pages);
-        if (content->budget->max_pages && content_pages_of(off + len) - content->npages > room)
-            err = -ENOSPC;
-        else if (fallocate(content->fd, FALLOC_FL_KEEP_SIZE, (off_t) off, (off_t) len) != 0)
+    if (content->budget->max_pages && range - content->npages > room) {
+        err = -ENOSPC;
+    } else if (content->store) {
+        if (fallocate(content->fd, FALLOC_FL_KEEP_SIZE, (off_t) off, (off_t) len) != 0)
             err = -errno;
         settle_pages(content, 0);
     } else {

@@ -72,6 +72,7 @@ enum {
     DOCUMENT_EXTENDED = 1 << 6,       /* accessed after creation: what refresh=extend asks */
     DOCUMENT_KERNEL_CACHED = 1 << 7,  /* the kernel was told a time-out for one of its names */
     DOCUMENT_LINKS_STORED = 1 << 8,   /* its names are in STORE_LINKS, not in its record */
+    DOCUMENT_REMOVED = 1 << 10,       /* has lost its last name, and gets no other */
     DOCUMENT_COLD = 1 << 9,           /* the small content is in the store only */
 };
 

@@ -51,16 +51,30 @@ static int load_cold(struct tree *tree, struct document *doc)
     return 0;
 }
 
+/*
+ * After work on a content without the lock: was the file emptied meanwhile? An open with O_TRUNC is not
+ * serialised with writes by the kernel. What was done then came first, and there is nothing to
+ * note. Ends the hold on the content.
+ */
+static bool was_replaced(struct tree *tree, const struct document *doc, struct content *content)
+{
+    bool replaced = doc->content != content;
+    tree_discard_content(tree, content);
+    return replaced;
+}
+
 int file_open(struct tree *tree, struct document *doc)
 {
     document_pin(doc);
     int err = load_cold(tree, doc);
-    if (!err && doc->content && tree->store) {
+    while (!err && doc->content && tree->store) {
         struct content *content = content_get(doc->content);
         tree_unlock(tree);
         err = content_open(content, false);
-        content_put(content);
         tree_lock(tree);
+        if (!was_replaced(tree, doc, content))
+            break;
+        err = 0;
     }
     if (err)
         document_unpin(tree, doc);
@@ -204,10 +218,15 @@ ssize_t file_write(
     if (err)
         return err;
     struct content *content = content_get(doc->content);
+    uint64_t behind = off > doc->size ? off : doc->size;
     tree_unlock(tree);
     err = content_write(content, buf, len, off);
-    content_put(content);
+    /* What got behind the end before space ran out must not show up when the file grows. */
+    if (err && end > behind)
+        (void) content_zero(content, behind, end - behind, true);
     tree_lock(tree);
+    if (was_replaced(tree, doc, content))
+        return err ? err : (ssize_t) len;
     if (err)
         return err;
     /* Noted again: a commit may have passed while the bytes were written. */
@@ -254,8 +273,9 @@ int file_truncate(struct tree *tree, struct document *doc, uint64_t size)
         struct content *content = content_get(doc->content);
         tree_unlock(tree);
         err = content_truncate(content, size);
-        content_put(content);
         tree_lock(tree);
+        if (was_replaced(tree, doc, content))
+            return err;
         if (!err)
             err = journal_will_change(tree, doc);
         if (err)
@@ -293,8 +313,9 @@ int file_allocate(struct tree *tree, struct document *doc, int mode, uint64_t of
         err = content_zero(content, off, len, punch);
     else
         err = content_allocate(content, off, len);
-    content_put(content);
     tree_lock(tree);
+    if (was_replaced(tree, doc, content))
+        return err;
     if (!err)
         err = journal_will_change(tree, doc);
     if (err)

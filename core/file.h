@@ -5,9 +5,9 @@
  * with holes) is decided here and nowhere else.
  *
  * All functions expect the tree's lock and give it back held, but those marked "lets go" release it
- * in between; the document must be pinned then. Their callers are serialised per document by
- * the kernel where it matters (it sends one write or truncation of a file at a time, save for
- * write-backs of shared mappings, which never change a size).
+ * in between; the document must be pinned then. The kernel sends
+ * one write or truncation of a file at a time, save for write-backs of shared mappings, which never
+ * change a size, and for opens with O_TRUNC, which may come at any moment.
  */
 #ifndef TTLFS_CORE_FILE_H
 #define TTLFS_CORE_FILE_H
@@ -29,8 +29,8 @@ int file_open(struct tree *tree, struct document *doc);
 ssize_t file_read(struct tree *tree, struct document *doc, void *buf, size_t len, uint64_t off);
 
 /*
- * Writes len bytes, extending the file when they go beyond its end. Times are the caller's. Lets
- * go. Returns len (or fewer when space ran out half-way), or -ENOSPC, -ENOMEM, -EIO, -EFBIG.
+ * Writes len bytes, extending the file when they go beyond its end. Times are the caller's. Lets go.
+ * Returns len, or -ENOSPC (then nothing was written beyond the old end), -ENOMEM, -EIO, -EFBIG.
  */
 ssize_t file_write(
     struct tree *tree, struct document *doc, const void *buf, size_t len, uint64_t off);

@@ -270,7 +270,7 @@ int journal_commit(struct tree *tree, uint64_t *ret_epoch, struct reason *why)
         journal->current = !journal->current;
         journal->epoch++;
     }
-    uint64_t epoch = journal->epoch - 1;
+    *ret_epoch = journal->epoch - 1;
     struct store_batch *batch = &journal->batches[!journal->current];
     tree_unlock(tree);
 
@@ -284,6 +284,5 @@ int journal_commit(struct tree *tree, uint64_t *ret_epoch, struct reason *why)
     finish(tree);
     if (failed)
         return reason_set(why, -failed, "a change could not be noted: no memory");
-    *ret_epoch = epoch;
     return 0;
 }

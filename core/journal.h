@@ -74,7 +74,7 @@ bool journal_pending(const struct journal *journal);
 /*
  * Makes everything durable that was noted before the call: one batch. After a failure the batch
  * is kept and tried again by the next call. One thread at a time; takes the tree's lock in slices.
- * @ret_epoch  number of the batch that is durable now; 0 when there was nothing to do
+ * @ret_epoch  number of the batch that is durable now, or that failed; 0 when there was nothing to do
  * Errors: what store_apply reports.
  */
 int journal_commit(struct tree *tree, uint64_t *ret_epoch, struct reason *why);

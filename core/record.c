@@ -201,7 +201,7 @@ static int decode_element(const bson_iter_t *it, struct document *doc,
             *places[i].u32 = (uint32_t) value;
         else if (places[i].u64)
             *places[i].u64 = (uint64_t) value;
-        else
+        else if (places[i].i64)
             *places[i].i64 = value;
         return 0;
     }

@@ -19,6 +19,7 @@
 
 #define DATA_NAME "data.mdb"
 #define FRESH_NAME "data.mdb.new"
+#define FRESH_LOCK_NAME "data.mdb.new-lock"
 #define FORMAT_KEY "format"
 
 /* How many threads may read at once. */
@@ -224,7 +225,7 @@ static int create_database(struct store *store, const char *path, struct reason 
 {
     /* What a process left behind that died here. */
     unlinkat(store->dir_fd, FRESH_NAME, 0);
-    unlinkat(store->dir_fd, FRESH_NAME "-lock", 0);
+    unlinkat(store->dir_fd, FRESH_LOCK_NAME, 0);
 
     int ret = open_env(store, path, FRESH_NAME, why);
     if (ret)
@@ -304,7 +305,7 @@ static int open_blobs(struct store *store, const char *path, struct reason *why)
 static bool is_ours(const char *name)
 {
     static const char *const names[] = {
-        ".", "..", "lock", "blobs", FRESH_NAME, FRESH_NAME "-lock", "lost+found"};
+        ".", "..", "lock", "blobs", FRESH_NAME, FRESH_LOCK_NAME, "lost+found"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(name, names[i]) == 0)
             return true;

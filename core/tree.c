@@ -350,7 +350,7 @@ static void collection_changed(struct collection *parent, struct timespec now)
 int tree_link(struct tree *tree, struct document *doc, struct collection *parent, const char *name,
     size_t len, struct timespec now, struct dentry **ret_dentry)
 {
-    if (parent->doc.nlink == 0)
+    if (parent->doc.nlink == 0 || doc->flags & DOCUMENT_REMOVED)
         return -ENOENT;
     if (len > DOCUMENT_NAME_MAX_BYTES)
         return -ENAMETOOLONG;
@@ -400,6 +400,7 @@ int tree_unlink(struct tree *tree, struct dentry *d, struct timespec now)
     document_set_ctime(doc, now);
     if (!doc->links) {
         doc->nlink = 0;
+        doc->flags |= DOCUMENT_REMOVED;
         journal_removed(tree, doc);
         if (doc->nlookup || doc->nopen)
             btree_insert(&tree->orphans, (int64_t) doc->ino, doc);

@@ -47,8 +47,8 @@ struct tree {
     uint64_t hash_seed;
     uint64_t next_ino;
     uint64_t next_blob;
-    uint64_t ndocuments;   /* of all kinds, collections and unlinked ones included */
-    uint64_t ncollections; /* the root included */
+    uint64_t ndocuments;            /* of all kinds, collections and unlinked ones included */
+    uint64_t ncollections;          /* the root included */
     struct collection *collections; /* all, newest first */
     uint64_t max_documents;         /* 0: no limit */
     struct content_budget budget;
@@ -109,7 +109,7 @@ int tree_make(struct tree *tree, const struct document_seed *seed, struct docume
 
 /*
  * Gives a document a name. A collection takes one name only.
- * Errors: -ENOENT (the parent was removed), -EEXIST is the caller's to check, -EMLINK, -ENOMEM,
+ * Errors: -ENOENT (the parent was removed, or the document has lost its last name), -EEXIST is the caller's to check, -EMLINK, -ENOMEM,
  * -ENOSPC, -ENAMETOOLONG.
  */
 int tree_link(struct tree *tree, struct document *doc, struct collection *parent, const char *name,

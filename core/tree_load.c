@@ -105,7 +105,8 @@ static int load_node(
         doc = real;
     } else if (!err && !document_is_collection(doc)) {
         struct document *fit = realloc(c, sizeof *fit);
-        doc = fit ? fit : doc;
+        if (fit)
+            doc = fit;
     }
     doc->ino = ino;
     if (!err)
@@ -120,14 +121,14 @@ static int load_node(
     if (!err && !root && document_is_collection(doc))
         tree_enlist(tree, document_collection(doc));
     if (err) {
-        if (!root) {
+        if (doc != &tree->root->doc) {
             document_xattrs_release(doc);
             free(doc->data);
             free(one.name);
             free(doc);
         }
         return reason_set(load->why, -err, "document %llu cannot be read: %s",
-            (unsigned long long) ino, strerror(-err));
+            (unsigned long long) ino, strerrordesc_np(-err));
     }
     tree->ndocuments += !root;
     return 0;

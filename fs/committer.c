@@ -36,6 +36,8 @@ static void *run(void *arg)
             timed_out = pthread_cond_timedwait(&c->wanted, &c->lock, &until);
         stop = c->stop;
         int before = c->error;
+        /* What is asked for from now on may be noted after the look at the journal. */
+        uint64_t asked = c->asked;
         pthread_mutex_unlock(&c->lock);
 
         struct reason why = {0};
@@ -48,11 +50,14 @@ static void *run(void *arg)
 
         pthread_mutex_lock(&c->lock);
         c->error = err;
-        c->tries++;
+        if (err && epoch > c->failed) {
+            c->failed = epoch;
+            c->failure = err;
+        }
         if (!err && epoch > c->durable)
             c->durable = epoch;
-        else if (!err && epoch == 0 && c->asked > c->durable)
-            c->durable = c->asked; /* nothing had been noted */
+        else if (!err && epoch == 0 && asked > c->durable)
+            c->durable = asked; /* nothing had been noted */
         pthread_cond_broadcast(&c->done);
         if (err && !stop) {
             until = in_ms(RETRY_MS);
@@ -123,11 +128,9 @@ int committer_wait(struct committer *c)
     if (c->asked < epoch)
         c->asked = epoch;
     pthread_cond_signal(&c->wanted);
-    /* A try that began before the call may fail or not for older reasons: the second one counts. */
-    uint64_t tries = c->tries;
-    while (c->durable < epoch && !(c->error && c->tries >= tries + 2))
+    while (c->durable < epoch && c->failed < epoch)
         pthread_cond_wait(&c->done, &c->lock);
-    int err = c->durable >= epoch ? 0 : c->error;
+    int err = c->failed >= epoch ? c->failure : 0;
     pthread_mutex_unlock(&c->lock);
     return err;
 }

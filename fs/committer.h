@@ -23,7 +23,8 @@ struct committer {
     bool stop;
     uint64_t asked;   /* the newest batch that somebody waits for */
     uint64_t durable; /* the newest batch that is durable */
-    uint64_t tries;   /* commits that ended, well or not */
+    uint64_t failed;  /* the newest batch that could not be written at once */
+    int failure;      /* -errno of that */
     int error;        /* -errno of the last try; 0 when it went well */
 };
 
@@ -39,7 +40,8 @@ int committer_stop(struct committer *committer);
 
 /*
  * Waits until everything is durable that was noted before the call. Expects no lock.
- * Errors: -EIO, -ENOSPC: the batch could not be written (it is kept and tried again).
+ * Errors: -EIO, -ENOSPC: the batch could not be written at the first try. It is kept and tried again, but
+ * a later success proves nothing: after a failed sync the kernel takes lost pages for clean.
  */
 int committer_wait(struct committer *committer);
 

@@ -103,7 +103,10 @@ static int persist_params(struct fs *fs)
 {
     bson_t b = BSON_INITIALIZER;
     int err = -ENOMEM;
-    if (ttl_params_encode(&fs->ttl.params, &b)) {
+    /* An option of this mount is not a parameter of the next one. */
+    struct ttl_params params = fs->ttl.params;
+    params.monitor_enabled = fs->stored_enabled;
+    if (ttl_params_encode(&params, &b)) {
         void *value = malloc(b.len);
         if (value) {
             memcpy(value, bson_get_data(&b), b.len);
@@ -133,11 +136,16 @@ static void write_param(
     } else {
         tree_lock(fs->tree);
         struct ttl_params before = fs->ttl.params;
+        bool stored = fs->stored_enabled;
         err = ttl_param_set(&fs->ttl.params, node->name, buf, size, &why);
+        if (strcmp(node->name, "ttlMonitorEnabled") == 0)
+            fs->stored_enabled = fs->ttl.params.monitor_enabled;
         if (!err)
             err = persist_params(fs);
-        if (err)
+        if (err) {
             fs->ttl.params = before;
+            fs->stored_enabled = stored;
+        }
         tree_unlock(fs->tree);
     }
     if (err) {

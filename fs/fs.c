@@ -7,6 +7,7 @@
 #include "fs/session.h"
 #include "ttl/deadline.h"
 #include "ttl/filing.h"
+#include "ttl/monitor.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -121,18 +122,14 @@ void fs_fill_entry(
     d->doc->nlookup++;
 }
 
-void fs_reply_entry(fuse_req_t req, const struct fuse_entry_param *entry)
+void fs_reply_entry(fuse_req_t req, const struct fuse_entry_param *entry, int err)
 {
     struct fs *fs = fs_of(req);
+    /* Ours until the kernel has it: the request is gone after the reply, the document may be. */
     struct document *doc = fs_document(fs, entry->ino);
-    if (fs->options.commit_ms == 0) {
-        int err = fs_settle(fs);
-        if (err) {
-            fuse_reply_err(req, err);
-            return;
-        }
-    }
-    if (fuse_reply_entry(req, entry) == 0)
+    if (err)
+        fuse_reply_err(req, err);
+    else if (fuse_reply_entry(req, entry) == 0)
         return;
     tree_lock(fs->tree);
     document_forget(fs->tree, doc, 1);
@@ -161,6 +158,14 @@ struct dentry *fs_find(struct fs *fs, struct collection *parent, const char *nam
         return NULL;
     }
     return d;
+}
+
+int fs_expire(struct fs *fs, struct dentry *d, struct timespec now)
+{
+    /* Its other names show the old link count otherwise. */
+    if (d->doc->nlink > 1 && d->doc->nlookup)
+        notifier_attributes(&fs->notifier, fs_nodeid(fs, d->doc));
+    return monitor_expire(&fs->ttl, d, now, NULL);
 }
 
 bool fs_gone(struct fs *fs, struct document *doc, int64_t now_ms)

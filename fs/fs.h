@@ -37,17 +37,18 @@ struct fs {
     struct notifier notifier;
     _Atomic int64_t clock_offset_ms; /* -o test-clock */
     struct timespec started;
-    struct handle *handles; /* all open files: their RELEASE may never come */
+    struct handle *handles;        /* all open files: their RELEASE may never come */
     uint32_t owner_uid, owner_gid; /* who mounted */
+    bool stored_enabled;           /* ttlMonitorEnabled without the mount's monitor= */
     _Atomic bool mmap_direct;      /* the kernel maps files that are open with direct I/O */
 };
 
 /* An open file. */
 struct handle {
-    struct document *doc; /* pinned */
+    struct document *doc;      /* pinned */
     struct handle *next, **at; /* of all open ones, under the tree's lock */
-    bool creator;         /* this descriptor created the document */
-    bool no_atime;        /* opened with O_NOATIME: not an access */
+    bool creator;              /* this descriptor created the document */
+    bool no_atime;             /* opened with O_NOATIME: not an access */
     bool wrote;
 };
 
@@ -90,8 +91,11 @@ void fs_stat(struct fs *fs, const struct document *doc, struct stat *ret_stat);
 void fs_fill_entry(
     struct fs *fs, struct dentry *d, int64_t now_ms, struct fuse_entry_param *ret_entry);
 
-/* Sends that reply; takes the reference back when the kernel did not get it. Without the lock. */
-void fs_reply_entry(fuse_req_t req, const struct fuse_entry_param *entry);
+/*
+ * Sends that reply; takes the reference back when the kernel did not get it. Without the lock.
+ * @err  a positive errno, sent instead; 0 for none
+ */
+void fs_reply_entry(fuse_req_t req, const struct fuse_entry_param *entry, int err);
 
 /* Replies to a request that changed something: with -o sync once it is durable. Without the lock.
  */
@@ -105,6 +109,11 @@ int fs_settle(struct fs *fs);
  * lock.
  */
 struct dentry *fs_find(struct fs *fs, struct collection *parent, const char *name, int64_t now_ms);
+
+/*
+ * Deletes an expired name that is in the way of a request. Expects the lock. Errors: -ENOMEM.
+ */
+int fs_expire(struct fs *fs, struct dentry *d, struct timespec now);
 
 /* Is this document, asked for by node number, gone for everybody who has no descriptor? */
 bool fs_gone(struct fs *fs, struct document *doc, int64_t now_ms);

@@ -211,8 +211,9 @@ static int set_up(struct fs *fs)
     }
     if (!err && (!o->read_only || fresh))
         err = set_up_root(fs, fresh, &why);
-    if (!err && o->monitor_off)
-        fs->ttl.params.monitor_enabled = false;
+    fs->stored_enabled = fs->ttl.params.monitor_enabled;
+    if (!err && o->monitor >= 0)
+        fs->ttl.params.monitor_enabled = o->monitor;
     if (err)
         return fail(EXIT_SETUP, "%s", why.text[0] ? why.text : strerrordesc_np(-err));
     return 0;
@@ -257,6 +258,7 @@ static void *wait_for_signal(void *arg)
     log_line(LOG_INFO, "ending: %s", sigdescr_np(number));
     /* While requests are still answered: the monitor may be in the middle of an unlink. */
     monitor_thread_stop(&s->fs->monitor);
+    notifier_stop(&s->fs->notifier);
     fuse_session_exit(s->fs->session);
     /* The loop sleeps in a semaphore, which only a signal of its own thread interrupts. */
     while (!atomic_load(&s->loop_ended)) {

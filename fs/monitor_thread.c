@@ -15,7 +15,6 @@
 
 /* Watchers are looked for again after this many times what looking for them took. */
 #define SCAN_PAUSE_FACTOR 20
-/* A document deleted behind the kernel's back leaves its directory's attributes stale. */
 
 static int64_t monotonic_us(void)
 {
@@ -54,20 +53,27 @@ static bool hook_watched(void *arg, struct dentry *d)
            watch_set_has(&m->watches, d->doc->ino);
 }
 
+/* A directory's times and size change behind the kernel's back: it is told when the slice is over. */
+static void note_changed(struct monitor_thread *m, fuse_ino_t dir)
+{
+    for (unsigned int i = 0; i < m->nchanged; i++)
+        if (m->changed[i] == dir)
+            return;
+    if (m->nchanged == MONITOR_CHANGED_DIRS)
+        notifier_attributes(&m->fs->notifier, m->changed[--m->nchanged]);
+    m->changed[m->nchanged++] = dir;
+}
+
 static void hook_deleting(void *arg, struct dentry *d)
 {
-    struct fs *fs = ((struct monitor_thread *) arg)->fs;
+    struct monitor_thread *m = arg;
+    struct fs *fs = m->fs;
     if (d->doc->nlookup)
         notifier_drop_name(&fs->notifier, fs_nodeid(fs, &d->parent->doc), d->name, d->name_len);
     if (d->doc->nlink > 1 && d->doc->nlookup)
         notifier_attributes(&fs->notifier, fs_nodeid(fs, d->doc));
-    /* One notification per directory and batch would do; the kernel's times are by the second. */
-    if (d->parent->doc.nlookup || d->parent == fs->tree->root) {
-        struct timespec now = fs_now(fs);
-        if (d->parent->doc.mtime_s != now.tv_sec ||
-            now.tv_nsec - (long) d->parent->doc.mtime_ns > 1000000)
-            notifier_attributes(&fs->notifier, fs_nodeid(fs, &d->parent->doc));
-    }
+    if (d->parent->doc.nlookup || d->parent == fs->tree->root)
+        note_changed(m, fs_nodeid(fs, &d->parent->doc));
 }
 
 /* The device of our mount; asks the kernel once, when requests are being answered. */
@@ -95,7 +101,10 @@ static void scan_watches(struct monitor_thread *m)
 
 static void hook_slice_done(void *arg)
 {
-    scan_watches(arg);
+    struct monitor_thread *m = arg;
+    while (m->nchanged)
+        notifier_attributes(&m->fs->notifier, m->changed[--m->nchanged]);
+    scan_watches(m);
 }
 
 /* The path of a collection below the mountpoint. Returns false when it is too long or removed. */
@@ -284,8 +293,11 @@ static void *run(void *arg)
         tree_lock(fs->tree);
         now_ms = fs_now_ms(fs);
         bool sleeps = !fs->ttl.params.monitor_enabled || fs->options.read_only || !good;
+        /* Computed once more: what was scheduled since the pass woke nobody. */
         if (sleeps)
             next_ms = DATE_NEVER_MS;
+        else
+            next_ms = now_ms < interval_ms ? now_ms : monitor_next_ms(&fs->ttl, interval_ms);
         fs->ttl.monitor_wakes_ms = sleeps || !fs->ttl.params.wake_by_deadline ? INT64_MIN : next_ms;
         tree_unlock(fs->tree);
         pthread_mutex_lock(&m->lock);

@@ -20,6 +20,9 @@
 
 struct fs;
 
+/* Directories whose attributes are told to the kernel once per slice; more are told at once. */
+#define MONITOR_CHANGED_DIRS 8
+
 /* Somebody who wrote to `.ttlfs/pass` and waits for the end of a pass that begins after that. */
 struct pass_waiter {
     struct pass_waiter *next;
@@ -42,6 +45,9 @@ struct monitor_thread {
     /* the thread's own */
     dev_t device; /* of the mount; 0 until it was asked for */
     struct watch_set watches;
+    fuse_ino_t
+        changed[MONITOR_CHANGED_DIRS]; /* directories of this slice, to be told to the kernel */
+    unsigned int nchanged;
     int64_t scanned_ms, scan_took_us;
     /* under the tree's lock */
     struct monitor_pass pass; /* the running or the last one */

@@ -56,8 +56,11 @@ static void *run(void *arg)
         if (!n->first)
             n->last = &n->first;
         n->queued--;
+        /* At the end only what somebody waits for is sent. */
+        bool wanted = !n->stop || job->req;
         pthread_mutex_unlock(&n->lock);
-        send(n, job);
+        if (wanted)
+            send(n, job);
         free(job);
         pthread_mutex_lock(&n->lock);
     }
@@ -72,21 +75,23 @@ int notifier_start(struct notifier *n, struct fuse_session *session)
     n->last = &n->first;
     pthread_mutex_init(&n->lock, NULL);
     pthread_cond_init(&n->wanted, NULL);
+    pthread_mutex_lock(&n->lock);
     int err = pthread_create(&n->thread, NULL, run, n);
     n->running = err == 0;
+    pthread_mutex_unlock(&n->lock);
     return -err;
 }
 
 void notifier_stop(struct notifier *n)
 {
-    if (!n->running)
-        return;
     pthread_mutex_lock(&n->lock);
+    bool running = n->running;
+    n->running = false;
     n->stop = true;
     pthread_cond_signal(&n->wanted);
     pthread_mutex_unlock(&n->lock);
-    pthread_join(n->thread, NULL);
-    n->running = false;
+    if (running)
+        pthread_join(n->thread, NULL);
 }
 
 /* Returns false when the job was not queued. */

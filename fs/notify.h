@@ -18,18 +18,21 @@ struct notify_job;
 struct notifier {
     struct fuse_session *session;
     pthread_t thread;
-    bool running;
     _Atomic bool has_epochs; /* the kernel can forget all names at once */
     pthread_mutex_t lock;    /* covers what follows; may be taken while the tree's lock is held */
     pthread_cond_t wanted;
     struct notify_job *first, **last;
     uint32_t queued;
-    bool stop;
+    bool running, stop;
 };
 
 /* Errors: -EAGAIN, -ENOMEM. */
 int notifier_start(struct notifier *notifier, struct fuse_session *session);
-/* Sends what is queued, replies to what waits, ends the thread. */
+/*
+ * Sends what somebody waits for, drops the rest, ends the thread. Requests must still be answered, or
+ * the session be gone: the kernel may make a notification wait for a request. More than one call does
+ * no harm.
+ */
 void notifier_stop(struct notifier *notifier);
 
 /*

@@ -22,8 +22,10 @@
 #define RELATIME_S (24 * 60 * 60)
 
 /* Would a read have to update the access time (relatime, the default of mount(8))? */
-static bool atime_is_stale(const struct document *doc, struct timespec now)
+static bool atime_is_stale(const struct fs *fs, const struct document *doc, struct timespec now)
 {
+    if (fs->options.noatime)
+        return false;
     if (doc->atime_s < doc->mtime_s ||
         (doc->atime_s == doc->mtime_s && doc->atime_ns <= doc->mtime_ns))
         return true;
@@ -51,7 +53,7 @@ void fs_set_open_flags(struct fs *fs, struct document *doc, struct fuse_file_inf
     if (doc->policy && doc->policy->idle_ms > 0)
         tracks_accesses = true;
     fi->direct_io = mode == O_WRONLY || (tracks_accesses && (fs->mmap_direct || mode == O_RDONLY));
-    fi->keep_cache = !tracks_accesses && !atime_is_stale(doc, fs_now(fs));
+    fi->keep_cache = !tracks_accesses && !atime_is_stale(fs, doc, fs_now(fs));
     fi->noflush = mode == O_RDONLY || !needs_fields;
 }
 
@@ -86,10 +88,10 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
             document_unpin(fs->tree, doc);
     }
     if (!err && fi->flags & O_TRUNC && (fi->flags & O_ACCMODE) != O_RDONLY) {
-        if (session_kills_privileges())
-            fs_kill_privileges(doc);
         err = file_truncate(fs->tree, doc, 0);
         if (!err) {
+            if (session_kills_privileges())
+                fs_kill_privileges(doc);
             filing_written(&fs->ttl, doc, now_ms, false);
             document_set_mtime(doc, now);
             document_set_ctime(doc, now);
@@ -164,7 +166,7 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
     struct timespec now = fs_now(fs);
     if (!handle->no_atime) {
         filing_accessed(&fs->ttl, doc, timespec_ms(now), handle->creator);
-        if (atime_is_stale(doc, now) && !fs->options.read_only &&
+        if (atime_is_stale(fs, doc, now) && !fs->options.read_only &&
             journal_will_change(fs->tree, doc) == 0)
             document_set_atime(doc, now);
     }

@@ -56,7 +56,7 @@ void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
         e.entry_timeout = 0; /* for this caller's very next call only */
     tree_unlock(fs->tree);
     if (e.ino) {
-        fs_reply_entry(req, &e);
+        fs_reply_entry(req, &e, 0);
     } else if (hidden) {
         /* Not to be remembered: a larger E would bring it back. */
         fuse_reply_err(req, ENOENT);
@@ -106,7 +106,7 @@ static int claim_name(struct fs *fs, struct collection *c, const char *name, str
         return 0;
     if (!ttl_hidden(&fs->ttl, d, timespec_ms(now)))
         return -EEXIST;
-    return monitor_expire(&fs->ttl, d, now, NULL);
+    return fs_expire(fs, d, now);
 }
 
 /* Who owns what is made in a collection: the caller, or the group of a setgid directory. */
@@ -151,7 +151,7 @@ static void make(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mod
     if (err)
         fuse_reply_err(req, -err);
     else
-        fs_reply_entry(req, &e);
+        fs_reply_entry(req, &e, fs_settle(fs));
 }
 
 void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev)
@@ -185,7 +185,8 @@ void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name
     struct collection *c = document_collection(fs_document(fs, parent));
     struct document *doc = fs_document(fs, ino);
     struct dentry *d;
-    int err = ttl_document_hidden(&fs->ttl, doc, now_ms) ? -ENOENT : 0;
+    bool gone = doc->flags & DOCUMENT_REMOVED || ttl_document_hidden(&fs->ttl, doc, now_ms);
+    int err = gone ? -ENOENT : 0;
     if (!err)
         err = claim_name(fs, c, name, now);
     if (!err)
@@ -203,7 +204,7 @@ void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name
     if (err)
         fuse_reply_err(req, -err);
     else
-        fs_reply_entry(req, &e);
+        fs_reply_entry(req, &e, fs_settle(fs));
 }
 
 /* The monitor's own UNLINK: removes what is expired, and nothing else. */
@@ -249,7 +250,7 @@ int fs_clear_expired(struct fs *fs, struct collection *c, struct timespec now)
     document_pin(&c->doc);
     for (int i = 1; d && !err; i++) {
         cookie = names_cookie(d);
-        err = ttl_hidden(&fs->ttl, d, now_ms) ? monitor_expire(&fs->ttl, d, now, NULL) : -ENOTEMPTY;
+        err = ttl_hidden(&fs->ttl, d, now_ms) ? fs_expire(fs, d, now) : -ENOTEMPTY;
         if (i % RMDIR_SLICE_DOCS == 0) {
             tree_unlock(fs->tree);
             tree_lock_background(fs->tree);
@@ -302,6 +303,8 @@ static void fill_tmpfile(struct fs *fs, struct document *doc, struct fuse_entry_
     e->attr_timeout = (double) FS_CACHE_MAX_MS / 1000;
     fs_stat(fs, doc, &e->attr);
     doc->nlookup++;
+    /* Found by tree_free, should the session end before the descriptor is closed. */
+    (void) btree_insert(&fs->tree->orphans, (int64_t) doc->ino, doc);
 }
 
 void op_create(
@@ -334,11 +337,14 @@ void op_create(
     if (err && doc)
         document_unpin(fs->tree, doc);
     tree_unlock(fs->tree);
-    if (!err)
-        err = -fs_settle(fs);
     if (err) {
         fuse_reply_err(req, -err);
-    } else if (fuse_reply_create(req, &e, fi) != 0) {
+        return;
+    }
+    err = fs_settle(fs);
+    if (err)
+        fuse_reply_err(req, err);
+    if (err || fuse_reply_create(req, &e, fi) != 0) {
         /* The caller is gone: no RELEASE and no FORGET will come. */
         tree_lock(fs->tree);
         fs_handle_free(fs, fs_handle(fi));

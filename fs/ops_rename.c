@@ -9,7 +9,6 @@
 
 #include "ttl/deadline.h"
 #include "ttl/filing.h"
-#include "ttl/monitor.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -43,8 +42,8 @@ static int arrived(struct rename *r, struct document *doc, int64_t before_ms)
     if (document_is_collection(doc)) {
         err = refile_collection(r, document_collection(doc));
     } else {
-        (void) fs_look(r->fs, doc, r->now_ms);
-        if (ttl_document_deadline(&r->fs->ttl, doc).at_ms < before_ms)
+        if (fs_look(r->fs, doc, r->now_ms) ||
+            ttl_document_deadline(&r->fs->ttl, doc).at_ms < before_ms)
             r->forward = true;
     }
     document_unpin(r->fs->tree, doc);
@@ -134,7 +133,7 @@ static int rename_locked(struct rename *r)
     if (same && !hidden)
         return 0;
     if (target && hidden)
-        err = monitor_expire(&fs->ttl, target, r->now, NULL);
+        err = fs_expire(fs, target, r->now);
     else if (target)
         err = replace(r, d, target);
     if (err)

@@ -110,7 +110,7 @@ void op_setxattr(
     } else {
         err = set_plain(fs, doc, name, value, size, flags);
     }
-    if (!err)
+    if (!err && journal_will_change(fs->tree, doc) == 0)
         document_set_ctime(doc, now);
     tree_unlock(fs->tree);
     reply_change(req, doc, err, forward);
@@ -137,7 +137,7 @@ void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
     } else {
         err = remove_plain(fs, doc, name);
     }
-    if (!err)
+    if (!err && journal_will_change(fs->tree, doc) == 0)
         document_set_ctime(doc, now);
     tree_unlock(fs->tree);
     reply_change(req, doc, err, forward);
@@ -204,7 +204,7 @@ void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
     char *names = len ? malloc(len) : NULL;
     if (len && !names)
         err = ENOMEM;
-    for (const struct xattr *x = doc->xattrs; x && !err; x = x->next) {
+    for (const struct xattr *x = doc->xattrs; x && names && !err; x = x->next) {
         /* As every filesystem: trusted attributes are not there for anybody else. */
         if (!root && strncmp(x->bytes, "trusted.", 8) == 0)
             continue;

@@ -204,8 +204,8 @@ static bool word_option(struct parsing *p, const char *arg, bool *ret_ok)
     const char *v;
     *ret_ok = true;
     if ((v = value_of(arg, "monitor"))) {
-        o->monitor_off = strcmp(v, "off") == 0;
-        *ret_ok = o->monitor_off || strcmp(v, "on") == 0;
+        o->monitor = strcmp(v, "on") == 0;
+        *ret_ok = o->monitor || strcmp(v, "off") == 0;
         return true;
     }
     if ((v = value_of(arg, "notify"))) {
@@ -225,7 +225,7 @@ static bool word_option(struct parsing *p, const char *arg, bool *ret_ok)
     }
     if (strcmp(arg, "sync") == 0) {
         /* Not passed on: the kernel's own `sync` would only add round trips. */
-        o->commit_ms = 0;
+        o->sync = true;
         return true;
     }
     return false;
@@ -289,6 +289,8 @@ static int handle(void *data, const char *arg, int key, struct fuse_args *outarg
         o->allow_other = true;
     if (strcmp(arg, "default_permissions") == 0)
         return 0; /* always on */
+    if (strcmp(arg, "noatime") == 0)
+        o->noatime = true;
     return is_fuse_option(arg) ? 1 : refuse(p, arg);
 }
 
@@ -315,13 +317,15 @@ int options_parse(int argc, char **argv, struct fs_options *ret_options, struct 
     struct fs_options *o = ret_options;
     struct parsing p = {.options = o, .why = why};
     static const struct fuse_opt opts[] = {FUSE_OPT_END};
-    *o = (struct fs_options){.mode = -1, .uid = -1, .gid = -1, .commit_ms = 1000};
+    *o = (struct fs_options){.mode = -1, .uid = -1, .gid = -1, .monitor = -1, .commit_ms = 1000};
     o->fuse = (struct fuse_args){0};
     for (int i = 0; i < argc; i++)
         if (fuse_opt_add_arg(&o->fuse, argv[i]) != 0)
             return -ENOMEM;
     if (fuse_opt_parse(&o->fuse, &p, opts, handle) != 0)
         return p.err ? p.err : reason_set(why, EINVAL, "the options cannot be read");
+    if (o->sync)
+        o->commit_ms = 0;
     if (o->help || o->version)
         return 0;
     if (!o->store || !*o->store)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that are missing, and only those.
 #
-#     tests/install-deps.sh [build|test|lint|fuzz|bench]...        (default: build test)
+#     tests/install-deps.sh [build|demo|test|lint|fuzz|bench]...        (default: build test)
 #
 # What counts is whether the command, library, header or module is there, not the package: nothing is
 # installed, updated or asked for when everything is.
@@ -61,7 +61,7 @@ missing_packages() { # group...
 [ $# -gt 0 ] || set -- build test
 for group; do
     case $group in
-    build | test | lint | fuzz | bench) ;;
+    build | demo | test | lint | fuzz | bench) ;;
     *)
         sed -n 's/^# \{4,\}/usage: /p' "$0" >&2
         exit 2

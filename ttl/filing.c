@@ -4,6 +4,7 @@
 #include "core/fields.h"
 #include "core/file.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,20 +20,21 @@ static int file_in_index(struct ttl *ttl, const struct ruleset *rs, struct index
     struct dentry *d, const bson_t *fields)
 {
     bool from_fields = index->kind == INDEX_FIELD || index->spec.filter;
-    if (from_fields && !fields && (index->kind == INDEX_FIELD || !index_slot(d, index, NULL)))
+    if (from_fields && !fields && !index_slot(d, index, NULL))
         return 0;
     if (fields && !filter_admits(index, fields)) {
         index_unfile(index, d);
         return 0;
     }
     int64_t key;
-    if (index->kind == INDEX_FIELD) {
+    if (index->kind == INDEX_FIELD && fields) {
         if (!fields_earliest_date(fields, index->spec.key, index->spec.as, &key)) {
             index_unfile(index, d);
             return 0;
         }
         key = date_add_saturated(key, ttl_jitter_ms(d->doc, (int64_t) index->spec.jitter_s * 1000));
     } else {
+        /* With fields unknown a field index keeps its key; what a hold had parked is filed again. */
         key = ttl_index_date(ttl, rs, d, index);
     }
     bool parked = key == DATE_NEVER_MS;
@@ -165,6 +167,25 @@ bool filing_wants_fields(struct ttl *ttl, const struct document *doc)
     return false;
 }
 
+static bool is_bare_text(const char *text, size_t len)
+{
+    static const char *const words[] = {"true", "false", "null"};
+    if (!len || !(isalpha((unsigned char) text[0]) || (unsigned char) text[0] >= 0x80))
+        return false;
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (len == strlen(words[i]) && memcmp(text, words[i], len) == 0)
+            return false;
+    return bson_utf8_validate(text, len, false);
+}
+
+int filing_attribute_value(const char *text, size_t len, bson_t *ret_value, struct reason *why)
+{
+    if (!is_bare_text(text, len))
+        return fields_parse_value(text, len, ret_value, why);
+    bson_init(ret_value);
+    return bson_append_utf8(ret_value, "", 0, text, (int) len) ? 0 : -ENOMEM;
+}
+
 /* Adds `user.doc.*` to the fields of a content. */
 static int add_attribute_fields(const struct document *doc, bson_t *fields)
 {
@@ -173,7 +194,7 @@ static int add_attribute_fields(const struct document *doc, bson_t *fields)
         if (strncmp(x->bytes, DOC_XATTR_PREFIX, prefix) != 0)
             continue;
         bson_t value;
-        int err = fields_parse_value(xattr_value(x), x->value_len, &value, NULL);
+        int err = filing_attribute_value(xattr_value(x), x->value_len, &value, NULL);
         if (!err)
             err = fields_add(fields, x->bytes + prefix, &value);
         bson_destroy(&value);
@@ -259,17 +280,43 @@ static int parse_content(struct ttl *ttl, struct document *doc, bson_t *ret_fiel
     return err == -ENOMEM ? err : 0;
 }
 
+/* A content being parsed; a later look at the same document, at a newer content, supersedes it. */
+struct look {
+    const struct document *doc;
+    bool superseded;
+    struct look *next;
+};
+
+static void look_begin(struct ttl *ttl, struct look *look, const struct document *doc)
+{
+    for (struct look *l = ttl->looks; l; l = l->next)
+        l->superseded |= l->doc == doc;
+    *look = (struct look){.doc = doc, .next = ttl->looks};
+    ttl->looks = look;
+}
+
+static void look_end(struct ttl *ttl, const struct look *look)
+{
+    struct look **at = &ttl->looks;
+    while (*at != look)
+        at = &(*at)->next;
+    *at = look->next;
+}
+
 int filing_look(struct ttl *ttl, struct document *doc, int64_t now_ms)
 {
     if (ttl_document_hidden(ttl, doc, now_ms))
         return 0;
     bson_t fields;
+    struct look look;
     document_pin(doc);
+    look_begin(ttl, &look, doc);
     int err = parse_content(ttl, doc, &fields);
+    look_end(ttl, &look);
     if (!err)
         err = add_attribute_fields(doc, &fields);
     int forward = 0;
-    if (!err && doc->links) {
+    if (!err && doc->links && !look.superseded) {
         int64_t before_ms = ttl_document_deadline(ttl, doc).at_ms;
         err = file_by_fields(ttl, doc, &fields);
         forward = ttl_document_deadline(ttl, doc).at_ms < before_ms;

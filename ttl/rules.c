@@ -225,7 +225,7 @@ static int look_again(struct ttl *ttl, struct document *doc, struct rule_change 
 static int set_field(struct ttl *ttl, struct document *doc, struct rule_change *change)
 {
     bson_t value, probe = BSON_INITIALIZER;
-    int err = fields_parse_value(change->value, change->len, &value, change->why);
+    int err = filing_attribute_value(change->value, change->len, &value, change->why);
     if (!err) {
         err = fields_add(&probe, change->name + sizeof DOC_XATTR_PREFIX - 1, &value);
         if (err == -EINVAL)
@@ -325,5 +325,7 @@ int rules_inherit_from_target(
     }
     if (target->created_ms < source->created_ms)
         source->created_ms = target->created_ms;
-    return any ? policy_reload(source) : 0;
+    err = any ? policy_reload(source) : 0;
+    /* Its other names, too: no entry may be filed later than the truth. */
+    return err ? err : filing_update_document(ttl, source, NULL);
 }

@@ -72,20 +72,22 @@ static void change_in_place(struct ttl *ttl, struct index *index, struct index_s
     ttl_schedule(ttl, index);
 }
 
-static int check_new_index(
-    const struct rules *rules, const struct index_spec *spec, const struct rule_change *change)
+static int check_new_index(struct ttl *ttl, struct collection *c, const struct index_spec *spec,
+    const struct rule_change *change)
 {
-    unsigned int count = 0;
-    for (const struct rule_index *r = rules->indexes; r; r = r->next) {
-        count++;
+    const struct ruleset *rs = ruleset_of(ttl, c);
+    if (!rs)
+        return -ENOMEM;
+    for (const struct rule_index *r = c->rules->indexes; r; r = r->next) {
         if (change->flags & XATTR_CREATE && r->index && index_spec_same_keys(&r->index->spec, spec))
             return reason_set(
                 change->why, EEXIST, "index %s has the same key and the same filter", r->name);
     }
-    /* Two places are kept for idle and max. */
-    if (count >= INDEX_MAX_PER_COLLECTION - 2)
+    unsigned int count = rs->nindexes - (rs->idle != NULL) - (rs->max != NULL);
+    /* Three places are kept: for idle, max and documents' own deadlines. */
+    if (count >= INDEX_MAX_PER_COLLECTION - 3)
         return reason_set(change->why, EINVAL, "a collection has at most %d indexes",
-            INDEX_MAX_PER_COLLECTION - 2);
+            INDEX_MAX_PER_COLLECTION - 3);
     return 0;
 }
 
@@ -119,12 +121,14 @@ static int apply_index(struct ttl *ttl, struct collection *c, struct rule_change
     int err = index_spec_parse(name, strlen(name), change->value, change->len,
         merge ? &index->spec : NULL, &spec, change->why);
     if (!err && !r)
-        err = check_new_index(rules, &spec, change);
+        err = check_new_index(ttl, c, &spec, change);
     if (!err)
         err = index_spec_format(&spec, &change->text);
     if (err)
         goto out;
     if (index && same_filing(&index->spec, &spec)) {
+        /* Whether documents' own ttl counts hangs on it. */
+        change->rebuild = index->kind == INDEX_TS && index->ttl != spec.ttl;
         change_in_place(ttl, index, &spec);
     } else {
         struct index *made = index_new(name, strlen(name), index_kind_of_key(spec.key), &spec);
@@ -149,6 +153,14 @@ out:
     return err;
 }
 
+static bool any_own(const struct ttl *ttl)
+{
+    for (const struct collection *c = ttl->tree->collections; c; c = c->all_next)
+        if (c->own_deadlines && c->own_deadlines->members)
+            return true;
+    return false;
+}
+
 static int apply_span(struct ttl *ttl, struct collection *c, struct rule_span *span,
     enum index_kind kind, struct rule_change *change)
 {
@@ -157,6 +169,8 @@ static int apply_span(struct ttl *ttl, struct collection *c, struct rule_span *s
     if (err)
         return err;
     if (ms > 0 && span->index) {
+        /* Documents with a refresh of their own have the idle time in their own deadlines. */
+        change->rebuild = kind == INDEX_IDLE && ms < span->index->expire_after_ms && any_own(ttl);
         span->index->expire_after_ms = ms;
         ttl_schedule(ttl, span->index);
         return 0;

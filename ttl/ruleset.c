@@ -31,7 +31,8 @@ static bool index_needs_fields(const struct index *index)
 
 static void add_index(struct ruleset *rs, struct index *index)
 {
-    if (rs->nindexes >= INDEX_MAX_PER_COLLECTION)
+    /* One place is kept for the index of documents' own deadlines. */
+    if (rs->nindexes >= INDEX_MAX_PER_COLLECTION - 1)
         return;
     rs->indexes[rs->nindexes++] = index;
     rs->needs_fields |= index_needs_fields(index);
@@ -64,6 +65,14 @@ static struct ruleset *ruleset_make(
         rs->idle = above->idle;
         rs->max = above->max;
     }
+    if (rules && rules->idle.set)
+        rs->idle = rules->idle.index;
+    if (rules && rules->max.set)
+        rs->max = rules->max.index;
+    if (rs->idle)
+        add_index(rs, rs->idle);
+    if (rs->max)
+        add_index(rs, rs->max);
     for (unsigned int i = 0; above && i < above->nindexes; i++) {
         struct index *index = above->indexes[i];
         bool span = index->kind == INDEX_IDLE || index->kind == INDEX_MAX;
@@ -79,18 +88,10 @@ static struct ruleset *ruleset_make(
             rs->hold = rules->hold == SWITCH_YES;
         if (rules->jitter_set)
             rs->jitter_ms = rules->jitter_ms;
-        if (rules->idle.set)
-            rs->idle = rules->idle.index;
-        if (rules->max.set)
-            rs->max = rules->max.index;
         for (const struct rule_index *r = rules->indexes; r; r = r->next)
             if (r->index)
                 add_index(rs, r->index);
     }
-    if (rs->idle)
-        add_index(rs, rs->idle);
-    if (rs->max)
-        add_index(rs, rs->max);
     struct ruleset *fit = realloc(rs, sizeof *rs + rs->nindexes * sizeof rs->indexes[0]);
     return fit ? fit : rs;
 }

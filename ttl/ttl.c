@@ -92,7 +92,7 @@ int ttl_load(struct ttl *ttl, struct reason *why)
         return 0;
     int err = load_params(ttl);
     if (err)
-        return reason_set(why, -err, "the parameters cannot be read: %s", strerror(-err));
+        return reason_set(why, -err, "the parameters cannot be read: %s", strerrordesc_np(-err));
     err = tree_load(tree, why);
     if (err)
         return err;
@@ -102,7 +102,8 @@ int ttl_load(struct ttl *ttl, struct reason *why)
         err = filing_rebuild(ttl, tree->root, INT64_MIN);
     tree_unlock(tree);
     if (err)
-        return reason_set(why, -err, "rules and indexes cannot be built: %s", strerror(-err));
+        return reason_set(
+            why, -err, "rules and indexes cannot be built: %s", strerrordesc_np(-err));
     return 0;
 }
 
@@ -143,7 +144,13 @@ void ttl_schedule(struct ttl *ttl, struct index *index)
 void ttl_schedule_retry(
     struct ttl *ttl, struct index *index, struct btree_entry tried, int64_t retry_ms)
 {
-    struct btree_entry next;
+    struct btree_entry first, next;
+    bool left = btree_first(&index->entries, &first) && due_of(index, first.key) < retry_ms;
+    if (!left) {
+        /* Dropped, emptied, or nothing was tried in vain. */
+        ttl_schedule(ttl, index);
+        return;
+    }
     bool any = btree_next(&index->entries, tried, &next);
     int64_t due_ms = any ? due_of(index, next.key) : DATE_NEVER_MS;
     schedule_at(ttl, index, due_ms < retry_ms ? due_ms : retry_ms);

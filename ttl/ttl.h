@@ -38,6 +38,7 @@ struct ttl {
     int64_t monitor_wakes_ms; /* when the monitor will look by itself; earlier dates wake it */
     bool read_only;           /* nothing is deleted */
     bool pass_running;        /* the monitor may hold on to an index without the lock */
+    struct look *looks;       /* contents being parsed without the lock: see filing.c */
     struct index *graveyard;  /* dropped indexes, until ttl_reap */
     int failed;               /* -errno of what an observer could not do; read by ttl_load */
     /* Called when the schedule's first date comes before monitor_wakes_ms. May be NULL. */

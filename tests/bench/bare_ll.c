@@ -58,7 +58,7 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 {
     struct stat st;
 
-    (void)fi;
+    (void) fi;
     pthread_mutex_lock(&lock);
     st = node_of(ino)->st;
     pthread_mutex_unlock(&lock);
@@ -90,7 +90,7 @@ static void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t
     struct fuse_entry_param e;
     int error = make(req, parent, name, mode, &e);
 
-    (void)rdev;
+    (void) rdev;
     if (error)
         fuse_reply_err(req, error);
     else
@@ -130,7 +130,7 @@ static void set_open(struct fuse_file_info *fi)
 
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-    (void)ino;
+    (void) ino;
     set_open(fi);
     fuse_reply_open(req, fi);
 }
@@ -154,12 +154,12 @@ static void op_read(
     struct node *n = node_of(ino);
     char small[4096], *buf = small;
 
-    (void)fi;
+    (void) fi;
     pthread_mutex_lock(&lock);
     if (off >= n->st.st_size)
         size = 0;
-    else if (size > (size_t)(n->st.st_size - off))
-        size = (size_t)(n->st.st_size - off);
+    else if (size > (size_t) (n->st.st_size - off))
+        size = (size_t) (n->st.st_size - off);
     if (size > sizeof(small))
         buf = malloc(size);
     if (buf)
@@ -182,8 +182,8 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t siz
     pthread_mutex_lock(&lock);
     if (fi->flags & O_APPEND)
         off = n->st.st_size;
-    if (off + (off_t)size > n->st.st_size)
-        error = grow(n, (size_t)off + size);
+    if (off + (off_t) size > n->st.st_size)
+        error = grow(n, (size_t) off + size);
     if (!error)
         memcpy(n->data + off, buf, size);
     clock_gettime(CLOCK_REALTIME_COARSE, &n->st.st_mtim);
@@ -206,9 +206,9 @@ static size_t add_entries(
     for (; n; n = n->next == first ? NULL : n->next, used += bytes) {
         struct fuse_entry_param e = entry_of(n, 0);
         bytes = plus ? fuse_add_direntry_plus(
-                           req, buf + used, size - used, n->name, &e, (off_t)n->number)
+                           req, buf + used, size - used, n->name, &e, (off_t) n->number)
                      : fuse_add_direntry(
-                           req, buf + used, size - used, n->name, &n->st, (off_t)n->number);
+                           req, buf + used, size - used, n->name, &n->st, (off_t) n->number);
         if (bytes > size - used)
             break;
         n->lookups += plus;
@@ -226,7 +226,7 @@ static void read_entries(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
         return;
     }
     pthread_mutex_lock(&lock);
-    used = add_entries(req, node_of(ino), buf, size, (uint64_t)off, plus);
+    used = add_entries(req, node_of(ino), buf, size, (uint64_t) off, plus);
     pthread_mutex_unlock(&lock);
     fuse_reply_buf(req, buf, used);
     free(buf);
@@ -235,14 +235,14 @@ static void read_entries(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 static void op_readdir(
     fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
-    (void)fi;
+    (void) fi;
     read_entries(req, ino, size, off, false);
 }
 
 static void op_readdirplus(
     fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
-    (void)fi;
+    (void) fi;
     read_entries(req, ino, size, off, true);
 }
 
@@ -251,7 +251,7 @@ static void op_setxattr(
 {
     struct node *n = node_of(ino);
 
-    (void)flags;
+    (void) flags;
     if (size > XATTR_BYTES || strlen(name) >= XATTR_BYTES) {
         fuse_reply_err(req, E2BIG);
         return;
@@ -317,7 +317,7 @@ static ssize_t io_writev(int fd, struct iovec *iov, int count, void *userdata)
 {
     const struct fuse_out_header *out = iov[0].iov_base;
 
-    (void)userdata;
+    (void) userdata;
     if (init_unique && out->unique == init_unique && count > 1 &&
         iov[1].iov_len >= sizeof(struct fuse_init_out)) {
         if (!opt.plain_init)
@@ -332,8 +332,8 @@ static ssize_t io_read(int fd, void *buf, size_t bytes, void *userdata)
     struct fuse_in_header *in = buf;
     ssize_t n = read(fd, buf, bytes);
 
-    (void)userdata;
-    if (n >= (ssize_t)sizeof(*in) && in->opcode == FUSE_INIT)
+    (void) userdata;
+    if (n >= (ssize_t) sizeof(*in) && in->opcode == FUSE_INIT)
         init_unique = in->unique;
     return n;
 }
@@ -360,7 +360,7 @@ int main(int argc, char **argv)
     if (fuse_set_signal_handlers(se) == 0 && fuse_session_mount(se, cmd.mountpoint) == 0 &&
         fuse_session_custom_io(se, &io, fuse_session_fd(se)) == 0 &&
         fuse_daemonize(cmd.foreground) == 0) {
-        fuse_loop_cfg_set_clone_fd(config, (unsigned)cmd.clone_fd);
+        fuse_loop_cfg_set_clone_fd(config, (unsigned) cmd.clone_fd);
         status = cmd.singlethread ? fuse_session_loop(se) : fuse_session_loop_mt(se, config);
         fuse_session_unmount(se);
     }

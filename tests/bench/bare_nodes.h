@@ -42,16 +42,16 @@ static struct node *root;
 
 static struct node *node_of(fuse_ino_t ino)
 {
-    return ino == FUSE_ROOT_ID ? root : (struct node *)(uintptr_t)ino;
+    return ino == FUSE_ROOT_ID ? root : (struct node *) (uintptr_t) ino;
 }
 
 static uint32_t hash_of(const struct node *parent, const char *name)
 {
-    uint64_t h = (uintptr_t)parent * 0x9E3779B97F4A7C15u;
+    uint64_t h = (uintptr_t) parent * 0x9E3779B97F4A7C15u;
 
     for (; *name; name++)
-        h = (h ^ (unsigned char)*name) * 0x100000001B3u;
-    return (uint32_t)(h ^ h >> 32) % BUCKETS;
+        h = (h ^ (unsigned char) *name) * 0x100000001B3u;
+    return (uint32_t) (h ^ h >> 32) % BUCKETS;
 }
 
 static struct node *find(const struct node *parent, const char *name)
@@ -71,7 +71,7 @@ static struct node *node_new(const char *name, mode_t mode, const struct fuse_ct
     if (!n)
         return NULL;
     memcpy(n->name, name, bytes);
-    n->st.st_ino = root ? (uintptr_t)n : FUSE_ROOT_ID;
+    n->st.st_ino = root ? (uintptr_t) n : FUSE_ROOT_ID;
     n->st.st_mode = mode;
     n->st.st_nlink = S_ISDIR(mode) ? 2 : 1;
     n->st.st_uid = ctx ? ctx->uid : getuid();
@@ -145,7 +145,7 @@ static int grow(struct node *n, size_t size)
         n->room = room;
         n->data = data;
     }
-    n->st.st_size = (off_t)size;
+    n->st.st_size = (off_t) size;
     return 0;
 }
 

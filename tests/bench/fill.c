@@ -45,7 +45,7 @@ static double now_s(void)
     struct timespec t;
 
     clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+    return (double) t.tv_sec + (double) t.tv_nsec / 1e9;
 }
 
 /* Thread w does the files w, w + threads ...; a file's directory follows from its number. */
@@ -105,7 +105,7 @@ static bool parse_number(const char *text, unsigned most, unsigned *ret_value)
 
     errno = 0;
     value = strtoul(text, &end, 10);
-    *ret_value = (unsigned)value;
+    *ret_value = (unsigned) value;
     return !errno && end != text && !*end && value >= 1 && value <= most;
 }
 
@@ -141,6 +141,6 @@ int main(int argc, char **argv)
         fprintf(stderr, "fill: %s: %s\n", argv[optind + 1], strerror(error));
         return 1;
     }
-    printf("%llu %.3f\n", (unsigned long long)made, now_s() - start);
+    printf("%llu %.3f\n", (unsigned long long) made, now_s() - start);
     return 0;
 }

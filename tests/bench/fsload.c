@@ -116,7 +116,7 @@ static double run(struct target *t, enum op op)
             die(op_names[op], t->label, error);
         done += workers[i].done;
     }
-    return done ? us / (double)done : -1;
+    return done ? us / (double) done : -1;
 }
 
 static void name_files(unsigned round)
@@ -138,7 +138,7 @@ static void round_of(unsigned round)
                 continue;
             if (op == OP_COLDSTAT || op == OP_READ || op == OP_WALK)
                 t->cold = forget_mount(t->path);
-            t->us[op][round] = run(t, (enum op)op);
+            t->us[op][round] = run(t, (enum op) op);
             t->unsupported[op] = t->us[op][round] < 0;
             if (op == OP_MKNOD && !t->unsupported[op]) /* make room for create */
                 run(t, OP_UNLINK);
@@ -150,7 +150,7 @@ static void round_of(unsigned round)
 
 static int by_value(const void *a, const void *b)
 {
-    double x = *(const double *)a, y = *(const double *)b;
+    double x = *(const double *) a, y = *(const double *) b;
 
     return (x > y) - (x < y);
 }
@@ -223,7 +223,7 @@ static void open_target(struct target *t)
     char sub[16];
     int base;
 
-    snprintf(t->base, sizeof(t->base), "%s/fsload.%d", t->path, (int)getpid());
+    snprintf(t->base, sizeof(t->base), "%s/fsload.%d", t->path, (int) getpid());
     if (mkdir(t->base, 0755) < 0 || (base = open(t->base, O_RDONLY | O_DIRECTORY)) < 0)
         die("mkdir", t->base, errno);
     for (unsigned i = 0; i < opt.threads; i++) {
@@ -299,7 +299,7 @@ static bool parse_number(const char *text, unsigned most, unsigned *ret_value)
 
     errno = 0;
     value = strtoul(text, &end, 10);
-    *ret_value = (unsigned)value;
+    *ret_value = (unsigned) value;
     return !errno && end != text && !*end && value >= 1 && value <= most;
 }
 

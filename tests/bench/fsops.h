@@ -55,7 +55,7 @@ static double now_us(void)
     struct timespec t;
 
     clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
+    return (double) t.tv_sec * 1e6 + (double) t.tv_nsec / 1e3;
 }
 
 static int op_write(int dirfd, const char *name, int flags, size_t bytes)
@@ -68,7 +68,7 @@ static int op_write(int dirfd, const char *name, int flags, size_t bytes)
         return errno;
     memset(content, 'x', sizeof(content));
     n = write(fd, content, bytes);
-    if (n != (ssize_t)bytes)
+    if (n != (ssize_t) bytes)
         error = n < 0 ? errno : EIO;
     if (close(fd) < 0 && !error)
         error = errno;

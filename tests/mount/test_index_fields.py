@@ -1,6 +1,7 @@
 """What an index finds at its key: contents, dates, arrays, user.doc.*, system fields (spec 2, 3 and 5)."""
 import errno
 import json
+import subprocess
 import mmap
 import os
 
@@ -232,7 +233,19 @@ def test_content_wins_over_doc_attributes(mount):
     assert deadline(mount, "f") == T + 5
 
 
-@pytest.mark.parametrize("value", ["", "text", '{"$date":"soon"}', '{"$date"', "12 13", "nope"])
+def test_a_bare_word_is_a_string_because_setfattr_strips_quotes(mount):
+    mount.set(".", "ttl.index.d", json.dumps({"expireAfterSeconds": 0, "as": "iso8601"}))
+    mount.write("f")
+    subprocess.run(["setfattr", "-n", "user.doc.word", "-v", '"text"', mount.p("f")], check=True, timeout=10)
+    assert mount.get("f", "doc.word") == "text"
+    mount.set(".", "ttl.index.d", json.dumps({"expireAfterSeconds": 0, "as": "iso8601", "partialFilterExpression": {"word": "text"}}))
+    mount.set("f", "doc.d", '"2100-01-01T00:00:00Z"')
+    assert mount.get("f", "ttl.reason") == "index d"
+    mount.set("f", "doc.word", "true")
+    assert mount.get("f", "ttl.reason") == "none"
+
+
+@pytest.mark.parametrize("value", ["", "'text'", '{"$date":"soon"}', '{"$date"', "12 13", "-", '"half'])
 def test_doc_attributes_take_extended_json_only(mount, value):
     mount.write("f")
     mount.set("f", "doc.d", '"old"')

@@ -288,7 +288,7 @@ static void check_depth(unsigned int depth, const char *open, const char *close,
     at = stpcpy(at, "1");
     for (unsigned int i = 1; i < depth; i++)
         at = stpcpy(at, close);
-    at = stpcpy(at, "}");
+    (void) stpcpy(at, "}");
     CHECK_EQ(fields_parse(text, strlen(text), &fields), want);
     bson_destroy(&fields);
     free(text);

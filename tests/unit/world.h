@@ -211,7 +211,8 @@ static inline void world_dump_below(struct world *w, struct collection *c, FILE 
 {
     struct dentry **all = calloc(c->names.count + 1, sizeof(struct dentry *));
     size_t n = 0;
-    world_must(all != NULL, "no memory");
+    if (!all)
+        abort();
     for (struct dentry *d = names_after(&c->names, 0); d; d = names_next(d))
         all[n++] = d;
     if (n != c->names.count)
