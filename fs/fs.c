@@ -77,7 +77,7 @@ double fs_entry_timeout(struct fs *fs, struct dentry *d, int64_t now_ms)
         return 0;
     int64_t at_ms = ttl_deadline(&fs->ttl, d).at_ms;
     /* Without epochs a rule that changes above could not make the kernel forget this name. */
-    if (!fs->notifier.has_epochs && (at_ms != DATE_NEVER_MS || d->nslots))
+    if (!fs->notifier.has_epochs)
         return 0;
     int64_t left_ms = at_ms == DATE_NEVER_MS
                           ? FS_CACHE_MAX_MS

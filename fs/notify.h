@@ -50,8 +50,8 @@ void notifier_attributes(struct notifier *notifier, fuse_ino_t ino);
 
 /*
  * Every cached name must be looked up again. At once, in the calling thread, which may be handling
- * a request. Without effect on kernels before 6.16: has_epochs is then false, and nothing with a
- * deadline that may move is cached in the first place.
+ * a request. Without effect on kernels before 6.16: has_epochs is then false, and names of
+ * documents are not cached in the first place.
  */
 void notifier_forget_names(struct notifier *notifier);
 

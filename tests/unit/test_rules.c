@@ -218,20 +218,45 @@ static void test_indexes_follow(void)
     SET(&w, &sub->doc, "index.a", "off");
     CHECK_EQ(world_check(&w), 0);
     CHECK(index->members > 60 && index->members < 70);
-    for (int i = 0; i < 60; i++) {
-        (void) snprintf(name, sizeof name, "extra%d", i);
-        (void) snprintf(text, sizeof text, "user.ttl.index.%s", name);
-        CHECK_EQ(world_rule(&w, &dir->doc, text, "{\"key\":\"_created\"}", T0), 0);
-    }
-    CHECK_EQ(world_check(&w), 0);
     CHECK_EQ(drop(&w, &dir->doc, "user.ttl.index.a"), 0);
     CHECK(w.ttl.graveyard == NULL);
     CHECK_EQ(world_check(&w), 0);
-    CHECK_EQ(world_rule(&w, &dir->doc, "user.ttl.index.x", "1", T0), 0);
-    CHECK_EQ(world_rule(&w, &dir->doc, "user.ttl.index.y", "1", T0), 0);
-    CHECK_EQ(world_rule(&w, &dir->doc, "user.ttl.index.z", "1", T0), -EINVAL);
-    SET(&w, &dir->doc, "idle", "5");
-    SET(&w, &dir->doc, "max", "5");
+    world_close(&w);
+}
+
+/* Sets plain indexes until they are refused; returns how many were taken. */
+static int fill_with_indexes(struct world *w, struct collection *c, const char *name, int most)
+{
+    char attribute[64];
+    int n = 0, err = 0;
+    while (n < most && !err) {
+        (void) snprintf(attribute, sizeof attribute, "user.ttl.index.%s%d", name, n);
+        err = world_rule(w, &c->doc, attribute, "{\"key\":\"_created\"}", T0);
+        n += !err;
+    }
+    CHECK(err == 0 || err == -EINVAL);
+    return n;
+}
+
+/* However many indexes there are: idle, max and a document's own deadline have their places. */
+static void test_many_indexes(void)
+{
+    struct world w;
+    world_open(&w, NULL);
+    struct collection *dir = world_mkdir(&w, w.tree->root, "dir"),
+                      *sub = world_mkdir(&w, dir, "sub");
+    struct document *doc = world_file(&w, sub, "f", "", T0)->doc;
+    CHECK_EQ(fill_with_indexes(&w, sub, "a", 1000), INDEX_MAX_PER_COLLECTION - 3);
+    CHECK_EQ(world_check(&w), 0);
+    /* Above, there is room; below, it is used up already. */
+    CHECK_EQ(fill_with_indexes(&w, dir, "b", 40), 40);
+    CHECK_EQ(world_check(&w), 0);
+    SET(&w, &dir->doc, "max", "50");
+    CHECK_EQ(lifetime_s(&w, doc), 50);
+    SET(&w, &sub->doc, "idle", "40");
+    CHECK_EQ(lifetime_s(&w, doc), 40);
+    SET(&w, doc, "expireAt", "+30");
+    CHECK_EQ(lifetime_s(&w, doc), 30);
     CHECK_EQ(world_check(&w), 0);
     world_close(&w);
 }
@@ -320,6 +345,7 @@ int main(void)
     RUN(test_rulesets_are_shared);
     RUN(test_refusals);
     RUN(test_indexes_follow);
+    RUN(test_many_indexes);
     RUN(test_own_deadlines_follow);
     RUN(test_dropped_during_a_pass);
     RUN(test_inherit_from_target);
