@@ -201,6 +201,28 @@ bool fs_look(struct fs *fs, struct document *doc, int64_t now_ms)
     return looked > 0 && doc->flags & DOCUMENT_KERNEL_CACHED;
 }
 
+void fs_deadline_came_forward(struct fs *fs, struct document *doc)
+{
+    char name[DOCUMENT_NAME_MAX_BYTES + 1];
+    size_t len = 0;
+    fuse_ino_t parent = 0;
+    tree_lock(fs->tree);
+    const struct dentry *d = doc->links;
+    int64_t at_ms = ttl_document_deadline(&fs->ttl, doc).at_ms;
+    bool now = document_is_collection(doc) || (d && d->link_next) ||
+               at_ms < date_add_saturated(fs_now_ms(fs), FS_FORWARD_SOON_MS);
+    if (d && !now) {
+        len = d->name_len;
+        memcpy(name, d->name, len + 1);
+        parent = fs_nodeid(fs, &d->parent->doc);
+    }
+    tree_unlock(fs->tree);
+    if (now)
+        notifier_forget_names(&fs->notifier);
+    else if (parent)
+        notifier_expire_name(&fs->notifier, parent, name, len);
+}
+
 static void op_init(void *userdata, struct fuse_conn_info *conn)
 {
     (void) userdata;

@@ -26,6 +26,9 @@
  */
 #define FS_CACHE_MARGIN_MS 20
 
+/* A deadline nearer than this cannot wait for a notification that is sent behind the answer. */
+#define FS_FORWARD_SOON_MS 2000
+
 struct fs {
     struct fs_options options;
     struct store *store;
@@ -129,6 +132,13 @@ void fs_note_refusal(struct fs *fs, struct document *doc, const struct reason *w
  * the kernel must be told that a deadline came forward. Expects the lock; lets go.
  */
 bool fs_look(struct fs *fs, struct document *doc, int64_t now_ms);
+
+/*
+ * A document's deadline came forward: sees to it that the kernel does not go on believing in its names.
+ * Before the request is answered when that is a matter of a moment, soon after otherwise. Expects
+ * no lock.
+ */
+void fs_deadline_came_forward(struct fs *fs, struct document *doc);
 
 /* The table of handlers. */
 extern const struct fuse_lowlevel_ops fs_ops;

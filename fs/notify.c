@@ -15,8 +15,6 @@ struct notify_job {
     struct notify_job *next;
     enum notify_kind kind;
     fuse_ino_t ino; /* of the parent, for names */
-    fuse_req_t req; /* NULL: nobody waits */
-    int err;
     uint8_t len;
     char name[];
 };
@@ -38,8 +36,6 @@ static void send(struct notifier *notifier, struct notify_job *job)
         (void) fuse_lowlevel_notify_inval_inode(session, job->ino, -1, 0);
         break;
     }
-    if (job->req)
-        fuse_reply_err(job->req, job->err);
 }
 
 static void *run(void *arg)
@@ -56,10 +52,9 @@ static void *run(void *arg)
         if (!n->first)
             n->last = &n->first;
         n->queued--;
-        /* At the end only what somebody waits for is sent. */
-        bool wanted = !n->stop || job->req;
+        bool stop = n->stop;
         pthread_mutex_unlock(&n->lock);
-        if (wanted)
+        if (!stop)
             send(n, job);
         free(job);
         pthread_mutex_lock(&n->lock);
@@ -119,13 +114,11 @@ static bool queue(struct notifier *n, const struct notify_job *from, const char 
     return fits;
 }
 
-void notifier_expire_name(
-    struct notifier *n, fuse_ino_t parent, const char *name, size_t len, fuse_req_t req, int err)
+void notifier_expire_name(struct notifier *n, fuse_ino_t parent, const char *name, size_t len)
 {
-    struct notify_job job = {
-        .kind = EXPIRE_NAME, .ino = parent, .req = req, .err = err, .len = (uint8_t) len};
-    if (!queue(n, &job, name) && req)
-        fuse_reply_err(req, err);
+    struct notify_job job = {.kind = EXPIRE_NAME, .ino = parent, .len = (uint8_t) len};
+    if (!queue(n, &job, name))
+        notifier_forget_names(n);
 }
 
 void notifier_drop_name(struct notifier *n, fuse_ino_t parent, const char *name, size_t len)

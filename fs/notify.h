@@ -1,9 +1,12 @@
 /*
  * notify.h - telling the kernel what it did not do itself.
  *
- * Notifications about single names wait in the kernel for the lock of the directory, which a
- * request in flight may hold; so they are sent by a thread of their own, which holds no lock and
- * handles no requests. A reply that must not come before a notification is handed over with it.
+ * Two ways. All cached names can be forgotten at once, without any lock (notifier_forget_names):
+ * that may be done before a request is answered. A notification about a single name is cheaper for
+ * everybody else, but waits in the kernel for the lock of the directory. Its holder may wait for the
+ * lock of a file, and that one's holder for our answer (a rename over a file whose setxattr we
+ * handle): so no answer may ever wait for such a notification. They are sent by a thread of their
+ * own, which holds no lock, handles no requests and answers none.
  */
 #ifndef TTLFS_FS_NOTIFY_H
 #define TTLFS_FS_NOTIFY_H
@@ -29,18 +32,14 @@ struct notifier {
 /* Errors: -EAGAIN, -ENOMEM. */
 int notifier_start(struct notifier *notifier, struct fuse_session *session);
 /*
- * Sends what somebody waits for, drops the rest, ends the thread. Requests must still be answered, or
- * the session be gone: the kernel may make a notification wait for a request. More than one call does
- * no harm.
+ * Drops what is queued and ends the thread. Requests must still be answered, or the session be gone:
+ * the kernel may make a notification wait for a request. More than one call does no harm.
  */
 void notifier_stop(struct notifier *notifier);
 
-/*
- * A name's deadline came forward: the kernel must look it up again. Then replies `err` to the
- * request, if one is given. Without memory the reply comes at once.
- */
-void notifier_expire_name(struct notifier *notifier, fuse_ino_t parent, const char *name,
-    size_t len, fuse_req_t req, int err);
+/* A name's deadline came forward: the kernel is to look it up again, soon. */
+void notifier_expire_name(
+    struct notifier *notifier, fuse_ino_t parent, const char *name, size_t len);
 
 /* A name is gone: lets the kernel give its memory back. Left out when too much is queued. */
 void notifier_drop_name(struct notifier *notifier, fuse_ino_t parent, const char *name, size_t len);

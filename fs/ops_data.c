@@ -211,32 +211,18 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 }
 
 /*
- * A descriptor was closed or synced: looks at the document's fields, and tells the kernel, before
- * the caller goes on, when that brought the deadline forward. Replies.
+ * A descriptor was closed or synced: looks at the document's fields, and the kernel hears of it when
+ * that brought the deadline forward. Replies.
  */
 static void look_and_reply(fuse_req_t req, struct document *doc, int err)
 {
     struct fs *fs = fs_of(req);
-    char name[DOCUMENT_NAME_MAX_BYTES + 1];
-    size_t len = 0;
-    fuse_ino_t parent = 0;
     tree_lock(fs->tree);
     bool forward = fs_look(fs, doc, fs_now_ms(fs));
-    bool several = forward && doc->links && doc->links->link_next;
-    if (forward && doc->links) {
-        len = doc->links->name_len;
-        memcpy(name, doc->links->name, len + 1);
-        parent = fs_nodeid(fs, &doc->links->parent->doc);
-    }
     tree_unlock(fs->tree);
-    if (several) {
-        notifier_forget_names(&fs->notifier);
-        fuse_reply_err(req, err);
-    } else if (parent) {
-        notifier_expire_name(&fs->notifier, parent, name, len, req, err);
-    } else {
-        fuse_reply_err(req, err);
-    }
+    if (forward)
+        fs_deadline_came_forward(fs, doc);
+    fuse_reply_err(req, err);
 }
 
 void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)

@@ -47,36 +47,15 @@ static int remove_plain(struct fs *fs, struct document *doc, const char *name)
     return err;
 }
 
-/*
- * Replies to a change of a rule. When it brought deadlines forward the kernel is told first: of
- * everything for a collection's rule, of one name for a document's.
- */
+/* Replies to a change of a rule; the kernel hears of deadlines that it brought forward. */
 static void reply_change(fuse_req_t req, struct document *doc, int err, bool forward)
 {
     struct fs *fs = fs_of(req);
-    char name[DOCUMENT_NAME_MAX_BYTES + 1];
-    size_t len = 0;
-    fuse_ino_t parent = 0;
-    if (forward) {
-        tree_lock(fs->tree);
-        const struct dentry *d = doc->links;
-        if (!document_is_collection(doc) && d && !d->link_next &&
-            doc->flags & DOCUMENT_KERNEL_CACHED) {
-            len = d->name_len;
-            memcpy(name, d->name, len + 1);
-            parent = fs_nodeid(fs, &d->parent->doc);
-        }
-        bool all = document_is_collection(doc) || (d && d->link_next);
-        tree_unlock(fs->tree);
-        if (all)
-            notifier_forget_names(&fs->notifier);
-    }
+    if (forward)
+        fs_deadline_came_forward(fs, doc);
     if (!err)
         err = -fs_settle(fs);
-    if (parent)
-        notifier_expire_name(&fs->notifier, parent, name, len, req, -err);
-    else
-        fuse_reply_err(req, -err);
+    fuse_reply_err(req, -err);
 }
 
 /* A rule cannot bring back what has expired, not even through an open descriptor. */
