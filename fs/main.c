@@ -16,6 +16,8 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +39,24 @@ enum {
     EXIT_SIGNALS = 6,
     EXIT_LOOP = 7,
 };
+
+/* What libfuse said last, before the mount answers: the reason of a failure. */
+static char fuse_message[256];
+static atomic_bool fuse_speaks;
+
+/* Keeps the reason on stderr one line: ours, with libfuse's words in it. */
+static void on_fuse_log(enum fuse_log_level level, const char *format, va_list args)
+{
+    char line[sizeof fuse_message];
+    (void) vsnprintf(line, sizeof line, format, args);
+    line[strcspn(line, "\n")] = '\0';
+    if (level == FUSE_LOG_DEBUG)
+        fprintf(stderr, "%s\n", line);
+    else if (atomic_load(&fuse_speaks))
+        log_line((int) level, "%s", line);
+    else
+        (void) snprintf(fuse_message, sizeof fuse_message, "%s", line);
+}
 
 struct startup {
     struct fs *fs;
@@ -351,11 +371,13 @@ static int mount_and_serve(struct fs *fs, struct startup *startup)
     if (add_mount_options(&fs->options) == 0)
         fs->session = fuse_session_new(&fs->options.fuse, &fs_ops, sizeof fs_ops, fs);
     if (!fs->session) {
-        status = fail(EXIT_OPTIONS, "%s", "libfuse refused the options");
+        status = fail(
+            EXIT_OPTIONS, "%s", fuse_message[0] ? fuse_message : "libfuse refused the options");
         goto out;
     }
     if (fuse_session_mount(fs->session, fs->options.mountpoint) != 0) {
-        status = fail(EXIT_MOUNT, "%s cannot be mounted", fs->options.mountpoint);
+        status = fuse_message[0] ? fail(EXIT_MOUNT, "%s", fuse_message)
+                                 : fail(EXIT_MOUNT, "%s cannot be mounted", fs->options.mountpoint);
         goto out;
     }
     if (session_init(fs->session, on_answered, startup) != 0) {
@@ -364,6 +386,7 @@ static int mount_and_serve(struct fs *fs, struct startup *startup)
         goto out;
     }
     log_init(!fs->options.foreground);
+    atomic_store(&fuse_speaks, true);
     status = serve(fs, &signals);
 out:
     if (fs->session)
@@ -412,6 +435,7 @@ int main(int argc, char **argv)
     struct reason why = {0};
     int status;
     umask(0);
+    fuse_set_log_func(on_fuse_log);
     clock_gettime(CLOCK_MONOTONIC, &fs.started);
     fs.owner_uid = geteuid();
     fs.owner_gid = getegid();

@@ -24,52 +24,77 @@ struct rename {
     bool forward; /* out: a deadline came forward, or may have */
 };
 
-/* What is in force may have changed for everything below a collection that moved. Lets go. */
-static int refile_collection(struct rename *r, struct collection *c)
+/*
+ * What is in force may have changed for everything below a collection that moved. Lets go.
+ * @before  what was in force in it
+ */
+static int refile_collection(struct rename *r, struct collection *c, const struct ruleset *before)
 {
-    r->fs->ttl.generation++;
-    if (r->from == r->to)
+    struct ttl *ttl = &r->fs->ttl;
+    ttl->generation++;
+    const struct ruleset *after = ruleset_of(ttl, c);
+    if (before && after && ruleset_same(before, after))
         return 0;
     r->forward = true;
-    return filing_rebuild(&r->fs->ttl, c, r->now_ms);
+    return filing_rebuild(ttl, c, r->now_ms);
 }
 
-/* A name has arrived where other rules may hold. Lets go. */
-static int arrived(struct rename *r, struct document *doc, int64_t before_ms)
+/* What holds for a document before it moves. */
+struct departure {
+    struct document *doc;
+    int64_t deadline_ms;
+    struct ruleset *rules; /* of a collection; held */
+};
+
+static struct departure departs(struct rename *r, struct document *doc)
 {
+    struct ttl *ttl = &r->fs->ttl;
+    struct departure from = {.doc = doc};
+    if (document_is_collection(doc))
+        from.rules = ruleset_get(ttl, document_collection(doc));
+    else
+        from.deadline_ms = ttl_document_deadline(ttl, doc).at_ms;
+    return from;
+}
+
+/* A name has arrived where other rules may hold; ends its departure. Lets go. */
+static int arrived(struct rename *r, struct departure *from)
+{
+    struct document *doc = from->doc;
     int err = 0;
     document_pin(doc);
     if (document_is_collection(doc)) {
-        err = refile_collection(r, document_collection(doc));
+        err = refile_collection(r, document_collection(doc), from->rules);
     } else {
         if (fs_look(r->fs, doc, r->now_ms) ||
-            ttl_document_deadline(&r->fs->ttl, doc).at_ms < before_ms)
+            ttl_document_deadline(&r->fs->ttl, doc).at_ms < from->deadline_ms)
             r->forward = true;
     }
     document_unpin(r->fs->tree, doc);
+    ruleset_put(from->rules);
     return err;
 }
 
 static int exchange(struct rename *r, struct dentry *a, struct dentry *b)
 {
-    struct ttl *ttl = &r->fs->ttl;
     struct document *of_a = a->doc, *of_b = b->doc;
     if (of_a == of_b)
         return 0;
     if ((document_is_collection(of_a) && tree_is_below(r->to, document_collection(of_a))) ||
         (document_is_collection(of_b) && tree_is_below(r->from, document_collection(of_b))))
         return -EINVAL;
-    int64_t a_ms = ttl_document_deadline(ttl, of_a).at_ms;
-    int64_t b_ms = ttl_document_deadline(ttl, of_b).at_ms;
+    struct departure from_a = departs(r, of_a), from_b = departs(r, of_b);
     int err = tree_exchange(r->fs->tree, a, b, r->now);
-    if (err)
+    if (err) {
+        ruleset_put(from_a.rules);
+        ruleset_put(from_b.rules);
         return err;
+    }
     document_pin(of_b);
-    err = arrived(r, of_a, a_ms);
-    if (!err)
-        err = arrived(r, of_b, b_ms);
+    err = arrived(r, &from_a);
+    int second = arrived(r, &from_b);
     document_unpin(r->fs->tree, of_b);
-    return err;
+    return err ? err : second;
 }
 
 /* May `doc` take the place of `target`? Lets go when the target is a collection. */
@@ -129,22 +154,24 @@ static int rename_locked(struct rename *r)
         return -EEXIST;
     int err = 0;
     bool same = target && target->doc == doc;
-    int64_t before_ms = ttl_document_deadline(&fs->ttl, doc).at_ms;
     if (same && !hidden)
         return 0;
+    struct departure from = departs(r, doc);
     if (target && hidden)
         err = fs_expire(fs, target, r->now);
     else if (target)
         err = replace(r, d, target);
-    if (err)
+    /* Looked up again: the lock may have been let go. */
+    d = err ? NULL : tree_find(fs->tree, r->from, r->name, strlen(r->name));
+    if (!err && (!d || d->doc != doc))
+        err = -ENOENT;
+    if (!err)
+        err = tree_move(fs->tree, d, r->to, r->newname, strlen(r->newname), r->now, &d);
+    if (err) {
+        ruleset_put(from.rules);
         return err;
-    d = tree_find(fs->tree, r->from, r->name, strlen(r->name));
-    if (!d || d->doc != doc)
-        return -ENOENT;
-    err = tree_move(fs->tree, d, r->to, r->newname, strlen(r->newname), r->now, &d);
-    if (err)
-        return err;
-    return arrived(r, doc, before_ms);
+    }
+    return arrived(r, &from);
 }
 
 void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t newparent,

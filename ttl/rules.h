@@ -79,7 +79,15 @@ struct ruleset {
 /* The rules in force in a collection; valid until the lock is let go. NULL: no memory. */
 struct ruleset *ruleset_of(struct ttl *ttl, struct collection *c);
 
-/* Lets go of a collection's cached ruleset; of everything when it is freed. */
+/* The same, held until ruleset_put: for comparing what was in force with what is. NULL: no memory. */
+struct ruleset *ruleset_get(struct ttl *ttl, struct collection *c);
+/* NULL is allowed. */
+void ruleset_put(struct ruleset *rs);
+
+/* Are the same rules in force in both: do names belong into the same indexes under the same dates? */
+bool ruleset_same(const struct ruleset *a, const struct ruleset *b);
+
+/* Lets go of a collection's cached ruleset. */
 void ruleset_drop(struct collection *c);
 
 /* Takes over a loaded document's `user.ttl.*` attributes. Errors: -ENOMEM, -EINVAL. */

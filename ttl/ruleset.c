@@ -10,10 +10,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void ruleset_put(struct ruleset *rs)
+void ruleset_put(struct ruleset *rs)
 {
     if (rs && --rs->holders == 0)
         free(rs);
+}
+
+struct ruleset *ruleset_get(struct ttl *ttl, struct collection *c)
+{
+    struct ruleset *rs = ruleset_of(ttl, c);
+    if (rs)
+        rs->holders++;
+    return rs;
+}
+
+bool ruleset_same(const struct ruleset *a, const struct ruleset *b)
+{
+    return a->refresh == b->refresh && a->until_deleted == b->until_deleted && a->hold == b->hold &&
+           a->jitter_ms == b->jitter_ms && a->nindexes == b->nindexes &&
+           memcmp(a->indexes, b->indexes, a->nindexes * sizeof a->indexes[0]) == 0;
 }
 
 void ruleset_drop(struct collection *c)
