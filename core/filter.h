@@ -46,7 +46,10 @@ bool filter_match(const struct filter *filter, const bson_t *fields);
 /* The expression it was compiled from; borrowed, valid as long as the filter. */
 const bson_t *filter_expression(const struct filter *filter);
 
-/* Are two filters the same expression, byte for byte as BSON? NULL equals NULL only. */
+/*
+ * Do two filters ask the same, written the same way but for {a: 1} and {a: {$eq: 1}}? Regular
+ * expressions must be the same to the byte. NULL equals NULL only.
+ */
 bool filter_equal(const struct filter *a, const struct filter *b);
 
 /*

@@ -177,11 +177,36 @@ const bson_t *filter_expression(const struct filter *filter)
     return filter->expression;
 }
 
+static bool same_operand(const struct filter_node *a, const struct filter_node *b)
+{
+    bson_t x = BSON_INITIALIZER, y = BSON_INITIALIZER;
+    bool same = bson_append_iter(&x, "", 0, &a->operand) &&
+                bson_append_iter(&y, "", 0, &b->operand) && bson_equal(&x, &y);
+    bson_destroy(&x);
+    bson_destroy(&y);
+    return same;
+}
+
+static bool same_node(const struct filter_node *a, const struct filter_node *b)
+{
+    if (a->op != b->op || a->types != b->types || a->regex || b->regex ||
+        (a->path == NULL) != (b->path == NULL) || (a->path && strcmp(a->path, b->path) != 0))
+        return false;
+    bool leaf = a->op >= FILTER_EQ && a->op <= FILTER_IN;
+    if (leaf && !same_operand(a, b))
+        return false;
+    const struct filter_node *x = a->child, *y = b->child;
+    for (; x && y; x = x->next, y = y->next)
+        if (!same_node(x, y))
+            return false;
+    return x == y;
+}
+
 bool filter_equal(const struct filter *a, const struct filter *b)
 {
     if (!a || !b)
         return a == b;
-    return bson_equal(a->expression, b->expression);
+    return bson_equal(a->expression, b->expression) || same_node(a->root, b->root);
 }
 
 /* Is one path the other, or a path below it? */

@@ -135,17 +135,18 @@ static bool path_of(struct fs *fs, struct collection *c, char *path, size_t size
 }
 
 /*
- * Opens a collection through the kernel. That it is really ours is checked: after an unmount the
- * same path names somebody else's directory.
+ * Opens a collection through the kernel. That it is really ours is proved by its OPENDIR having come to
+ * us: after an unmount, or below another mount, the same path names somebody else's directory, which may
+ * have the same numbers.
  */
 static int open_collection(struct monitor_thread *m, struct document *doc)
 {
     char path[PATH_MAX];
-    struct stat st;
     if (!mount_device(m) || !path_of(m->fs, document_collection(doc), path, sizeof path))
         return -1;
+    atomic_store(&m->opened, 0);
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd >= 0 && (fstat(fd, &st) != 0 || st.st_dev != m->device || st.st_ino != doc->ino)) {
+    if (fd >= 0 && atomic_load(&m->opened) != fs_nodeid(m->fs, doc)) {
         close(fd);
         fd = -1;
     }
@@ -264,6 +265,8 @@ static void *run(void *arg)
 {
     struct monitor_thread *m = arg;
     struct fs *fs = m->fs;
+    /* Now, before something else is mounted over it. */
+    (void) mount_device(m);
     int64_t interval_ms = INT64_MIN; /* end of the last pass; the first one comes at once */
     while (!atomic_load(&m->stop)) {
         pthread_mutex_lock(&m->lock);

@@ -34,6 +34,7 @@ struct monitor_thread {
     struct fs *fs;
     pthread_t thread;
     atomic_int tid; /* the thread's number, by which UNLINK knows it; 0 while it removes nothing */
+    _Atomic fuse_ino_t opened; /* the directory that OPENDIR last opened for this thread */
     atomic_bool stop;
     pthread_mutex_t lock; /* covers what follows; may be taken while the tree's lock is held */
     pthread_cond_t wanted;

@@ -18,7 +18,8 @@
 
 void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-    (void) ino;
+    if (fs_is_remover(req))
+        atomic_store(&fs_of(req)->monitor.opened, ino);
     fuse_reply_open(req, fi);
 }
 

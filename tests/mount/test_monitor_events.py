@@ -5,11 +5,12 @@ import os
 import random
 import signal
 import stat
+import subprocess
 import time
 
 import pytest
 
-from conftest import raises_errno, wait_until
+from conftest import BINARY, raises_errno, wait_until
 from ttlhelp import FAR_MS, Watcher, date, in_threads, names, ttl_metrics
 
 pytestmark = pytest.mark.ttlfs(opts="test-clock,monitor=off")
@@ -139,6 +140,32 @@ def test_a_watched_directory_can_be_unmounted(make_mount, tmp_path):
         mount.run_pass()
         watcher.expect("DELETE", expected)
         mount.stop()
+
+
+@pytest.mark.root
+def test_what_is_mounted_over_it_is_never_touched(make_mount):
+    below = make_mount(opts="test-clock,monitor=off,notify=always")
+    os.mkdir(below.p("d"))
+    for name in ("f", "d/f"):
+        below.write(name, "old")
+        below.set(name, "ttl.expireAt", "+100s")
+    root = os.open(below.path, os.O_RDONLY | os.O_DIRECTORY)
+    subprocess.run([BINARY, "memory:", below.path], check=True, timeout=20)
+    try:
+        # The same numbers, the same names, another filesystem.
+        os.mkdir(below.p("d"))
+        for name in ("f", "d/f"):
+            below.write(name, "new")
+        for path, text in ((".ttlfs/parameters/clockOffsetMS", "200000"), (".ttlfs/pass", "1")):
+            fd = os.open(path, os.O_WRONLY, dir_fd=root)
+            os.write(fd, text.encode())
+            os.close(fd)
+        assert [below.read(name) for name in ("f", "d/f")] == [b"new", b"new"]
+    finally:
+        subprocess.run(["umount", below.path], check=True, timeout=20)
+        os.close(root)
+    assert names(below) == ["d"] and names(below, "d") == []
+    assert ttl_metrics(below)["deletedDocuments"] == 2
 
 
 @pytest.mark.tsan

@@ -480,6 +480,33 @@ static void test_depth(void)
     }
 }
 
+static bool same_filter(const char *a, const char *b)
+{
+    struct filter *x = NULL, *y = NULL;
+    bson_t *of_x = bson_of(a), *of_y = bson_of(b);
+    CHECK_EQ(filter_new(of_x, FILTER_PARTIAL, &x, NULL), 0);
+    CHECK_EQ(filter_new(of_y, FILTER_PARTIAL, &y, NULL), 0);
+    bool same = filter_equal(x, y);
+    filter_free(x);
+    filter_free(y);
+    bson_destroy(of_x);
+    bson_destroy(of_y);
+    return same;
+}
+
+static void test_equal_means_the_same_question(void)
+{
+    CHECK(same_filter("{\"a\":1}", "{\"a\":{\"$eq\":1}}"));
+    CHECK(same_filter("{\"a\":{\"$gt\":1}}", "{\"a\":{\"$gt\":1}}"));
+    CHECK(!same_filter("{\"a\":1}", "{\"a\":{\"$gte\":1}}"));
+    CHECK(!same_filter("{\"a\":1}", "{\"b\":1}"));
+    CHECK(!same_filter("{\"a\":1}", "{\"a\":1,\"b\":1}"));
+    CHECK(!same_filter("{\"a\":{\"$exists\":true}}", "{\"a\":{\"$exists\":false}}"));
+    CHECK(!same_filter("{\"a\":{\"$type\":\"date\"}}", "{\"a\":{\"$type\":\"string\"}}"));
+    CHECK(!same_filter("{\"a\":{\"$in\":[1,2]}}", "{\"a\":{\"$in\":[1,3]}}"));
+    CHECK(!same_filter("{\"$or\":[{\"a\":1},{\"b\":1}]}", "{\"$and\":[{\"a\":1},{\"b\":1}]}"));
+}
+
 static void test_other_calls(void)
 {
     struct filter *filter = NULL, *same = NULL, *other = NULL;
@@ -573,6 +600,7 @@ int main(void)
     RUN(test_regex);
     RUN(test_partial_refusals);
     RUN(test_depth);
+    RUN(test_equal_means_the_same_question);
     RUN(test_other_calls);
     RUN(test_order);
     return unit_report();
