@@ -288,7 +288,6 @@ static void *run(void *arg)
             run_pass(m);
             tree_lock(fs->tree);
             interval_ms = fs_now_ms(fs);
-            next_ms = monitor_next_ms(&fs->ttl, interval_ms);
             tree_unlock(fs->tree);
         }
         answer(waiters);
@@ -296,7 +295,7 @@ static void *run(void *arg)
         tree_lock(fs->tree);
         now_ms = fs_now_ms(fs);
         bool sleeps = !fs->ttl.params.monitor_enabled || fs->options.read_only || !good;
-        /* Computed once more: what was scheduled since the pass woke nobody. */
+        /* In the hold of the lock in which it is told: what was scheduled before wakes nobody. */
         if (sleeps)
             next_ms = DATE_NEVER_MS;
         else
