@@ -36,7 +36,8 @@ static struct dentry *dentry_of(const void *name, size_t len)
 static struct dentry *dentry_number(uint64_t i)
 {
     char name[32];
-    return dentry_of(name, (size_t) snprintf(name, sizeof name, "%" PRIu64 "-name", i));
+    int len = snprintf(name, sizeof name, "%" PRIu64 "-name", i);
+    return dentry_of(name, (size_t) len);
 }
 
 static bool has(struct name_table *table, const struct dentry *d)
