@@ -72,8 +72,14 @@ double fs_entry_timeout(struct fs *fs, struct dentry *d, int64_t now_ms)
     struct document *doc = d->doc;
     if (document_is_collection(doc))
         return (double) FS_CACHE_MAX_MS / 1000;
-    /* Until an open file is closed nobody knows what its fields will say. */
-    if (doc->flags & DOCUMENT_FIELDS_STALE && doc->nopen && filing_wants_fields(&fs->ttl, doc))
+    /*
+     * Until an open file is closed nobody knows what its fields will say. What is cached now would have
+     * to be forgotten then, at more cost than one more lookup.
+     */
+    const struct ruleset *rs = ruleset_of(&fs->ttl, d->parent);
+    if (doc->nopen &&
+        (!rs || rs->files_by_fields ||
+            (doc->flags & DOCUMENT_FIELDS_STALE && filing_wants_fields(&fs->ttl, doc))))
         return 0;
     int64_t at_ms = ttl_deadline(&fs->ttl, d).at_ms;
     /* Without epochs a rule that changes above could not make the kernel forget this name. */

@@ -69,6 +69,7 @@ struct ruleset {
     bool until_deleted;       /* visibility */
     bool hold;
     bool needs_fields;        /* some index or filter reads fields of the content */
+    bool files_by_fields;     /* and decides by them alone which deadline a document has */
     bool tracks_accesses;     /* every single read matters */
     int64_t jitter_ms;        /* for idle deadlines */
     struct index *idle, *max; /* NULL for none */

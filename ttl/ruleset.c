@@ -51,6 +51,7 @@ static void add_index(struct ruleset *rs, struct index *index)
         return;
     rs->indexes[rs->nindexes++] = index;
     rs->needs_fields |= index_needs_fields(index);
+    rs->files_by_fields |= index->kind == INDEX_FIELD || index->spec.filter;
     rs->tracks_accesses |= index->kind == INDEX_ACCESSED || index->kind == INDEX_IDLE;
 }
 
