@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from conftest import wait_until
+from conftest import raises_errno, wait_until
 
 EXPECTED = {errno.ENOENT, errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EINVAL}
 RULES = ["off", "{}", "5", '{"key":"_created","expireAfterSeconds":1}',
@@ -126,3 +126,72 @@ def test_eight_threads_of_everything_under_a_running_monitor(any_mount):
     wait_until(lambda: m.status()["documents"] == 0, 5, "all documents are gone")
     wait_until(lambda: m.status()["usedBytes"] == 0, 5, "all room is free again")
     assert m.status()["backlog"] == 0
+
+
+@pytest.mark.limit(60)
+@pytest.mark.ttlfs(opts="")
+def test_truncation_by_open_during_large_writes(any_mount):
+    """The kernel serialises writes with ftruncate, but not with an open that truncates."""
+    path = any_mount.p("f")
+    any_mount.write("f", b"x" * 200000)
+    end = time.monotonic() + 2
+    block = b"y" * 131072
+    errors = []
+
+    def loop(flags, call):
+        try:
+            while time.monotonic() < end:
+                fd = os.open(path, flags)
+                try:
+                    call(fd)
+                finally:
+                    os.close(fd)
+        except OSError as error:
+            errors.append(error)
+
+    def write(fd):
+        for number in range(20):
+            os.pwrite(fd, block, number * len(block))
+
+    def read(fd):
+        assert set(os.pread(fd, 4096, 0)) <= set(b"xy\0")
+
+    threads = [threading.Thread(target=loop, args=args) for args in [
+        (os.O_WRONLY, write), (os.O_WRONLY, write), (os.O_WRONLY | os.O_TRUNC, lambda fd: None), (os.O_RDONLY, read)]]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    os.unlink(path)
+    wait_until(lambda: any_mount.status()["usedBytes"] == 0, 5, "all room is free again")
+
+
+def test_what_has_expired_gets_no_new_name_through_its_descriptor(any_mount):
+    m = any_mount
+    os.mkdir(m.p("d"))
+    m.write("f", "old")
+    m.set("f", "ttl.expireAt", "+100s")
+    with open(m.p("f"), "rb") as file:
+        m.clock_advance(101000)
+        m.run_pass()
+        for name in ("d/g", "g"):
+            with raises_errno(errno.ENOENT):
+                # With a dir_fd Python calls linkat with AT_SYMLINK_FOLLOW.
+                os.link(f"/proc/self/fd/{file.fileno()}", m.p(name), src_dir_fd=file.fileno(), follow_symlinks=True)
+        assert file.read() == b"old"
+    assert os.listdir(m.p("d")) == []
+
+
+def test_a_document_whose_hold_ends_is_deleted(any_mount):
+    m = any_mount
+    m.set(".", "ttl.index.d", "0")
+    m.write("f", {"d": {"$date": "2037-01-01T00:00:00Z"}})
+    m.set("f", "ttl.hold", "yes")
+    m.clock_advance(20 * 365 * 86400 * 1000)
+    m.run_pass()
+    assert m.exists("f"), "the pass met it, held"
+    m.rm("f", "ttl.hold")
+    assert not m.exists("f")
+    m.run_pass()
+    assert m.status()["metrics"]["ttl"]["deletedDocuments"] == 1
