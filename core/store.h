@@ -128,14 +128,13 @@ int store_get(struct store *store, enum store_table table, const void *key, size
     void **ret_value, size_t *ret_len);
 
 /*
- * Makes a batch findable by store_get before it is written. Must be called, by the one thread
- * that commits, as soon as the batch is complete and while the lock is held under which it was
- * built: from that moment on, contents that the batch took over are found only here. The batch
- * must not change until store_apply has returned. Sorts the batch's operations; of several on
- * one key only the last is kept. Cannot fail.
+ * Makes a batch findable by store_get before it is written; to be called by the one thread that
+ * commits, once the batch is complete. The batch must not change until store_apply has returned.
+ * Sorts the batch's operations; of several on one key only the last is kept. Cannot fail. Staging a
+ * batch that is staged already does nothing.
  *
- * Staging a batch that is staged already does nothing. This is the one function that may be called
- * with the tree's lock held; it costs one sort (about 0.1 us per operation and more in large ones).
+ * Needs no lock, and is better called without the tree's: it costs a sort, 0.12 to 0.18 us per
+ * operation where that was measured.
  */
 void store_stage(struct store *store, struct store_batch *batch);
 

@@ -188,11 +188,11 @@ bool fs_is_remover(fuse_req_t req)
     return tid && fuse_req_ctx(req)->pid == tid;
 }
 
-void fs_note_refusal(struct fs *fs, struct document *doc, const struct reason *why)
+void fs_note_refusal(struct document *doc, const struct reason *why)
 {
     if (!why->text[0])
         return;
-    rules_note_error(&fs->ttl, doc, why);
+    rules_note_error(doc, why);
     log_line(LOG_INFO, "document %llu: refused: %s", (unsigned long long) doc->ino, why->text);
 }
 

@@ -125,7 +125,7 @@ bool fs_gone(struct fs *fs, struct document *doc, int64_t now_ms);
 bool fs_is_remover(fuse_req_t req);
 
 /* Logs a refusal and puts it into user.ttl.error. Expects the lock. */
-void fs_note_refusal(struct fs *fs, struct document *doc, const struct reason *why);
+void fs_note_refusal(struct document *doc, const struct reason *why);
 
 /*
  * Looks at a document's fields if its content changed and somebody asks for them. Returns true when

@@ -84,7 +84,7 @@ void op_setxattr(
         document_pin(doc);
         err = rules_set(&fs->ttl, doc, name, value, size, flags, timespec_ms(now), &forward, &why);
         if (err)
-            fs_note_refusal(fs, doc, &why);
+            fs_note_refusal(doc, &why);
         document_unpin(fs->tree, doc);
     } else {
         err = set_plain(fs, doc, name, value, size, flags);

@@ -49,13 +49,11 @@ static bool has_own_ttl(const struct document *doc)
     return doc->own_ttl_s || (doc->policy && doc->policy->seconds_ms);
 }
 
-int64_t ttl_index_date(
-    struct ttl *ttl, const struct ruleset *rs, struct dentry *d, const struct index *index)
+int64_t ttl_index_date(const struct ruleset *rs, struct dentry *d, const struct index *index)
 {
     const struct document *doc = d->doc;
     const struct policy *p = doc->policy;
     int64_t jitter_ms = ttl_jitter_ms(doc, (int64_t) index->spec.jitter_s * 1000);
-    (void) ttl;
 
     switch (index->kind) {
     case INDEX_FIELD: {
@@ -170,8 +168,7 @@ struct ttl_deadline ttl_deadline(struct ttl *ttl, struct dentry *d)
         const struct index *index = slots[i].index;
         if (!index->ttl || index->dropped || index->kind == INDEX_OWN || index->expire_after_ms < 0)
             continue;
-        int64_t date_ms =
-            index->kind == INDEX_FIELD ? slots[i].key : ttl_index_date(ttl, rs, d, index);
+        int64_t date_ms = index->kind == INDEX_FIELD ? slots[i].key : ttl_index_date(rs, d, index);
         consider(&best, after(date_ms, index->expire_after_ms), reason_of(index), index);
     }
     if (doc->policy || doc->own_ttl_s)

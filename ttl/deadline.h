@@ -57,8 +57,7 @@ void ttl_reason_text(const struct ttl_deadline *deadline, char *ret_text);
  * slot's key, which is exact.
  * Returns DATE_NEVER_MS when the index cannot expire the name as things stand.
  */
-int64_t ttl_index_date(
-    struct ttl *ttl, const struct ruleset *rs, struct dentry *d, const struct index *index);
+int64_t ttl_index_date(const struct ruleset *rs, struct dentry *d, const struct index *index);
 
 /*
  * The earliest deadline that a document carries itself: explicit rules, a content ttl, and dual

@@ -35,7 +35,7 @@ static int file_in_index(struct ttl *ttl, const struct ruleset *rs, struct index
         key = date_add_saturated(key, ttl_jitter_ms(d->doc, (int64_t) index->spec.jitter_s * 1000));
     } else {
         /* With fields unknown a field index keeps its key; what a hold had parked is filed again. */
-        key = ttl_index_date(ttl, rs, d, index);
+        key = ttl_index_date(rs, d, index);
     }
     bool parked = key == DATE_NEVER_MS;
     int err = index_file(index, d, key, parked);
@@ -117,7 +117,7 @@ int filing_postpone(struct ttl *ttl, struct index *index, struct dentry *d, int6
     if (!rs)
         return -ENOMEM;
     int64_t key =
-        index->kind == INDEX_OWN ? ttl_own_deadline_ms(rs, d) : ttl_index_date(ttl, rs, d, index);
+        index->kind == INDEX_OWN ? ttl_own_deadline_ms(rs, d) : ttl_index_date(rs, d, index);
     /* Due by this index and not expired all the same: something holds it. */
     bool held = key != DATE_NEVER_MS && date_add_saturated(key, index->expire_after_ms) <= now_ms;
     return index_file(index, d, key, held || key == DATE_NEVER_MS);

@@ -34,9 +34,8 @@ static bool is_virtual(const char *name)
     return false;
 }
 
-void rules_note_error(struct ttl *ttl, struct document *doc, const struct reason *why)
+void rules_note_error(struct document *doc, const struct reason *why)
 {
-    (void) ttl;
     char *text = strdup(why->text), **place = NULL;
     if (document_is_collection(doc)) {
         struct rules *rules = rules_of(document_collection(doc));

@@ -128,7 +128,7 @@ int rules_get(struct ttl *ttl, struct document *doc, const char *name, int64_t n
     char **ret_text, size_t *ret_len);
 
 /* Puts words into `user.ttl.error`. Best effort. */
-void rules_note_error(struct ttl *ttl, struct document *doc, const struct reason *why);
+void rules_note_error(struct document *doc, const struct reason *why);
 
 /*
  * A document is about to replace another by rename: it gets the earlier creation date of both, and

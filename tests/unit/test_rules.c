@@ -175,9 +175,9 @@ static void test_refusals(void)
     CHECK_STR(get(&w, &dir->doc, "user.ttl.idle"), "70");
     CHECK_STR(get(&w, &dir->doc, "user.ttl.error"), "-");
     tree_lock(w.tree);
-    rules_note_error(&w.ttl, &dir->doc, &(struct reason){"it was so"});
-    rules_note_error(&w.ttl, doc, &(struct reason){"no"});
-    rules_note_error(&w.ttl, doc, &(struct reason){"not so"});
+    rules_note_error(&dir->doc, &(struct reason){"it was so"});
+    rules_note_error(doc, &(struct reason){"no"});
+    rules_note_error(doc, &(struct reason){"not so"});
     tree_unlock(w.tree);
     CHECK_STR(get(&w, &dir->doc, "user.ttl.error"), "it was so");
     CHECK_STR(get(&w, doc, "user.ttl.error"), "not so");
