@@ -43,6 +43,8 @@ struct index {
     struct btree_entry visited; /* how far the running pass has come; failures stay behind it */
     uint64_t visit_number;      /* of the latest visit: who waited longest comes first */
     uint64_t pass;              /* the pass that `visited` belongs to */
+    bool saw_no_field;          /* a document that it would have taken lacks the field */
+    bool saw_no_date;           /* or has something else there */
 };
 
 /*

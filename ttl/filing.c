@@ -3,6 +3,7 @@
 #include "core/dates.h"
 #include "core/fields.h"
 #include "core/file.h"
+#include "core/path.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -13,6 +14,21 @@
 static bool filter_admits(const struct index *index, const bson_t *fields)
 {
     return !index->spec.filter || filter_match(index->spec.filter, fields);
+}
+
+static bool is_value(void *context, const bson_iter_t *value)
+{
+    (void) context;
+    return value != NULL;
+}
+
+/* A document that the index could not take: what people wonder about when nothing expires. */
+static void note_misfit(struct index *index, const bson_t *fields)
+{
+    if (path_visit(fields, index->spec.key, is_value, NULL))
+        index->saw_no_date = true;
+    else
+        index->saw_no_field = true;
 }
 
 /* Files a name in one index; with fields unknown, what is there for their sake stays. */
@@ -30,6 +46,7 @@ static int file_in_index(struct ttl *ttl, const struct ruleset *rs, struct index
     if (index->kind == INDEX_FIELD && fields) {
         if (!fields_earliest_date(fields, index->spec.key, index->spec.as, &key)) {
             index_unfile(index, d);
+            note_misfit(index, fields);
             return 0;
         }
         key = date_add_saturated(key, ttl_jitter_ms(d->doc, (int64_t) index->spec.jitter_s * 1000));

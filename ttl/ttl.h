@@ -35,15 +35,17 @@ struct ttl {
     struct tree *tree;
     struct ttl_params params;
     struct ttl_metrics metrics;
-    uint64_t visits;          /* of indexes, ever */
-    uint64_t generation;      /* of all rules: rulesets of an older one are made again */
-    struct btree schedule;    /* (when its first entry may be due, index) of every TTL index */
-    int64_t monitor_wakes_ms; /* when the monitor will look by itself; earlier dates wake it */
-    bool read_only;           /* nothing is deleted */
-    bool pass_running;        /* the monitor may hold on to an index without the lock */
-    struct look *looks;       /* contents being parsed without the lock: see filing.c */
-    struct index *graveyard;  /* dropped indexes, until ttl_reap */
-    int failed;               /* -errno of what an observer could not do; read by ttl_load */
+    uint64_t visits;           /* of indexes, ever */
+    uint64_t generation;       /* of all rules: rulesets of an older one are made again */
+    struct btree schedule;     /* (when its first entry may be due, index) of every TTL index */
+    int64_t monitor_wakes_ms;  /* when the monitor will look by itself; earlier dates wake it */
+    bool read_only;            /* nothing is deleted */
+    bool pass_running;         /* the monitor may hold on to an index without the lock */
+    struct look *looks;        /* contents being parsed without the lock: see filing.c */
+    struct index *graveyard;   /* dropped indexes, until ttl_reap */
+    unsigned int surveys;      /* running; they, too, hold on to indexes without the lock */
+    struct progress *progress; /* long work: see ttl/progress.h */
+    int failed;                /* -errno of what an observer could not do; read by ttl_load */
     /* Called when the schedule's first date comes before monitor_wakes_ms. May be NULL. */
     void (*wake)(void *arg);
     void *wake_arg;
@@ -88,7 +90,7 @@ void ttl_unschedule(struct ttl *ttl, struct index *index);
 /* Takes over an index that is no longer in force anywhere, to be freed when nobody refers to it. */
 void ttl_bury(struct ttl *ttl, struct index *index);
 
-/* Frees the buried indexes that have no members, unless a pass is running. */
+/* Frees the buried indexes that have no members, unless a pass or a survey is running. */
 void ttl_reap(struct ttl *ttl);
 
 #endif
