@@ -5,6 +5,7 @@
 #include "fs/fs.h"
 
 #include "ttl/deadline.h"
+#include "ttl/limbo.h"
 #include "ttl/rules.h"
 
 #include <errno.h>
@@ -186,6 +187,8 @@ void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
     for (const struct xattr *x = doc->xattrs; x && names && !err; x = x->next) {
         /* As every filesystem: trusted attributes are not there for anybody else. */
         if (!root && strncmp(x->bytes, "trusted.", 8) == 0)
+            continue;
+        if (strncmp(x->bytes, LIMBO_XATTR_PREFIX, sizeof LIMBO_XATTR_PREFIX - 1) == 0)
             continue;
         memcpy(names + at, x->bytes, x->name_len + 1U);
         at += x->name_len + 1U;
