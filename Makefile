@@ -41,7 +41,7 @@ PYTHON ?= /usr/bin/python3
 
 # Tests: seconds for each unit program and for all mount tests together; which mount tests.
 UNIT_TIMEOUT ?= 120
-MOUNT_TIMEOUT ?= 600
+MOUNT_TIMEOUT ?= 900
 MARKS ?= not long
 PYTEST_ARGS ?=
 FUZZ_SECONDS ?= 30
@@ -219,10 +219,10 @@ check-mount: all
 	@$(run_mount)
 
 check-asan:
-	$(SUBMAKE) FLAVOUR=asan check
+	$(SUBMAKE) FLAVOUR=asan UNIT_TIMEOUT=600 MOUNT_TIMEOUT=1800 check
 
 check-tsan:
-	$(SUBMAKE) FLAVOUR=tsan MARKS=tsan check
+	$(SUBMAKE) FLAVOUR=tsan UNIT_TIMEOUT=600 MOUNT_TIMEOUT=900 MARKS="tsan and not long" check
 
 .PHONY: fuzz run-fuzz coverage coverage-report
 fuzz:
