@@ -3,6 +3,7 @@
 #include "core/dates.h"
 #include "core/index.h"
 #include "ttl/deadline.h"
+#include "ttl/events.h"
 #include "ttl/filing.h"
 
 #include <errno.h>
@@ -78,7 +79,7 @@ int monitor_expire(
     uint64_t keys = 0;
     for (unsigned int i = 0; i < d->nslots; i++)
         keys += dentry_slots(d)[i].key != INDEX_KEY_MISSING;
-    int err = tree_unlink(ttl->tree, d, now);
+    int err = ttl_unlink(ttl, d, now, TTL_EVENT_EXPIRED);
     if (err)
         return err;
     ttl->metrics.deleted_documents++;
