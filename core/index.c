@@ -68,8 +68,7 @@ bool index_is_parked(const struct dentry *d, unsigned int at)
 static void set_parked(struct dentry *d, unsigned int at, bool parked)
 {
     if (d->nslots > 1)
-        d->slots.many->parked =
-            (d->slots.many->parked & ~(1ULL << at)) | (uint64_t) parked << at;
+        d->slots.many->parked = (d->slots.many->parked & ~(1ULL << at)) | (uint64_t) parked << at;
     else
         d->one_parked = parked;
 }
