@@ -76,6 +76,9 @@ struct index_slot *index_slot(struct dentry *d, const struct index *index, unsig
 /* How many members have a date: of a document, at the index's field. */
 uint64_t index_entries(const struct index *index);
 
+/* Is slot `at` of a dentry a member of its index that is not filed in its tree? */
+bool index_is_parked(const struct dentry *d, unsigned int at);
+
 /*
  * Makes a dentry a member of an index, filed under `key`; a member is filed anew.
  * @parked  true: nothing can make it due as things stand; always so for what is no date

@@ -1,6 +1,7 @@
 /*
  * ops_xattr.c - extended attributes: rules, fields of documents, and everybody else's.
  */
+#include "fs/access.h"
 #include "fs/control.h"
 #include "fs/fs.h"
 
@@ -74,15 +75,22 @@ void op_setxattr(
         fuse_reply_err(req, EOPNOTSUPP);
         return;
     }
+    struct document *doc = fs_document(fs, ino);
+    struct caller caller;
+    caller_init(&caller, req);
+    if (rules_own(name))
+        caller_prepare(&caller, req, doc);
     tree_lock(fs->tree);
     struct timespec now = fs_now(fs);
-    struct document *doc = fs_document(fs, ino);
     int err;
     if (is_gone_for(fs, doc, name, timespec_ms(now))) {
         err = -ENOENT;
     } else if (rules_own(name)) {
         document_pin(doc);
-        err = rules_set(&fs->ttl, doc, name, value, size, flags, timespec_ms(now), &forward, &why);
+        err = access_check_rule(fs, &caller, doc, name, value, size, timespec_ms(now), &why);
+        if (!err)
+            err = rules_set(
+                &fs->ttl, doc, name, value, size, flags, timespec_ms(now), &forward, &why);
         if (err)
             fs_note_refusal(doc, &why);
         document_unpin(fs->tree, doc);
@@ -98,20 +106,29 @@ void op_setxattr(
 void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 {
     struct fs *fs = fs_of(req);
+    struct reason why = {0};
     bool forward = false;
     if (control_is_node(ino) || !is_plain(name)) {
         fuse_reply_err(req, EOPNOTSUPP);
         return;
     }
+    struct document *doc = fs_document(fs, ino);
+    struct caller caller;
+    caller_init(&caller, req);
+    if (rules_own(name))
+        caller_prepare(&caller, req, doc);
     tree_lock(fs->tree);
     struct timespec now = fs_now(fs);
-    struct document *doc = fs_document(fs, ino);
     int err;
     if (is_gone_for(fs, doc, name, timespec_ms(now))) {
         err = -ENOENT;
     } else if (rules_own(name)) {
         document_pin(doc);
-        err = rules_remove(&fs->ttl, doc, name, timespec_ms(now), &forward);
+        err = access_check_rule(fs, &caller, doc, name, NULL, 0, timespec_ms(now), &why);
+        if (err)
+            fs_note_refusal(doc, &why);
+        else
+            err = rules_remove(&fs->ttl, doc, name, timespec_ms(now), &forward);
         document_unpin(fs->tree, doc);
     } else {
         err = remove_plain(fs, doc, name);

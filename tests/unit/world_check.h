@@ -54,7 +54,7 @@ static inline void world_check_name(struct world *w, struct world_census *census
         struct btree_entry found, before = {slots[i].key, (char *) d - 1};
         bool there = btree_next(&index->entries, before, &found) && found.item == d &&
                      found.key == slots[i].key;
-        bool parked = d->parked >> i & 1;
+        bool parked = index_is_parked(d, i);
         bool there_parked = btree_next(&index->parked, before, &found) && found.item == d &&
                             found.key == slots[i].key;
         if (there == parked)
