@@ -23,6 +23,7 @@ struct caller {
     uint64_t capabilities; /* effective ones, bit by number */
     uint32_t *groups;      /* supplementary groups: malloc'd, NULL for none */
     size_t ngroups;
+    bool loaded; /* groups and capabilities are known */
 };
 
 /* Frees what a caller holds. */

@@ -60,22 +60,37 @@ struct index_slot *index_slot(struct dentry *d, const struct index *index, unsig
     return NULL;
 }
 
+bool index_is_parked(const struct dentry *d, unsigned int at)
+{
+    return d->nslots > 1 ? d->slots.many->parked >> at & 1 : d->one_parked;
+}
+
+static void set_parked(struct dentry *d, unsigned int at, bool parked)
+{
+    if (d->nslots > 1)
+        d->slots.many->parked = (d->slots.many->parked & ~(1ULL << at)) | (uint64_t) parked << at;
+    else
+        d->one_parked = parked;
+}
+
 /* Appends an empty slot; on failure nothing has changed. */
 static int slot_add(struct dentry *d)
 {
     if (d->nslots >= INDEX_MAX_PER_COLLECTION)
         return -ENOSPC;
     if (d->nslots >= 1) {
-        struct index_slot *many =
-            realloc(d->nslots > 1 ? d->slots.many : NULL, (d->nslots + 1U) * sizeof *many);
+        struct index_slots *many = realloc(d->nslots > 1 ? d->slots.many : NULL,
+            sizeof *many + (d->nslots + 1U) * sizeof many->at[0]);
         if (!many)
             return -ENOMEM;
-        if (d->nslots == 1)
-            many[0] = d->slots.one;
+        if (d->nslots == 1) {
+            many->parked = d->one_parked;
+            many->at[0] = d->slots.one;
+        }
         d->slots.many = many;
     }
     d->nslots++;
-    d->parked &= ~(1ULL << (d->nslots - 1));
+    set_parked(d, d->nslots - 1U, false);
     return 0;
 }
 
@@ -85,21 +100,21 @@ static void slot_remove(struct dentry *d, unsigned int at)
     struct index_slot *slots = dentry_slots(d);
     unsigned int last = d->nslots - 1U;
     slots[at] = slots[last];
-    d->parked = (d->parked & ~(1ULL << at)) | (d->parked >> last & 1) << at;
-    d->parked &= ~(1ULL << last);
-    d->nslots--;
-    if (d->nslots == 1) {
-        struct index_slot one = slots[0];
-        free(slots);
-        d->slots.one = one;
+    set_parked(d, at, index_is_parked(d, last));
+    if (d->nslots == 2) {
+        struct index_slots *many = d->slots.many;
+        d->one_parked = many->parked & 1;
+        d->slots.one = many->at[0];
+        free(many);
     }
+    d->nslots--;
 }
 
 int index_file(struct index *index, struct dentry *d, int64_t key, bool parked)
 {
     unsigned int at;
     struct index_slot *slot = index_slot(d, index, &at);
-    bool added = !slot, was_filed = slot && !(d->parked >> at & 1);
+    bool added = !slot, was_filed = slot && !index_is_parked(d, at);
 
     if (slot && was_filed && !parked && slot->key == key)
         return 0;
@@ -123,7 +138,7 @@ int index_file(struct index *index, struct dentry *d, int64_t key, bool parked)
         btree_remove(&index->entries, slot->key, d);
     index->members += added;
     slot->key = key;
-    d->parked = (d->parked & ~(1ULL << at)) | (uint64_t) parked << at;
+    set_parked(d, at, parked);
     return 0;
 }
 
@@ -133,7 +148,7 @@ void index_unfile(struct index *index, struct dentry *d)
     struct index_slot *slot = index_slot(d, index, &at);
     if (!slot)
         return;
-    if (!(d->parked >> at & 1))
+    if (!index_is_parked(d, at))
         btree_remove(&index->entries, slot->key, d);
     index->members--;
     slot_remove(d, at);

@@ -62,6 +62,9 @@ enum index_kind index_kind_of_key(const char *key);
 /* The slot of an index in a dentry; NULL when the dentry is no member. @ret_at may be NULL. */
 struct index_slot *index_slot(struct dentry *d, const struct index *index, unsigned int *ret_at);
 
+/* Is slot `at` of a dentry a member of its index that is not filed in its tree? */
+bool index_is_parked(const struct dentry *d, unsigned int at);
+
 /*
  * Makes a dentry a member of an index, filed under `key`; a member is filed anew.
  * @parked  true: a member that is not filed, because nothing can make it due as things stand

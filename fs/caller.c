@@ -65,21 +65,29 @@ static void read_groups(const char *at, struct caller *caller)
     }
 }
 
-void caller_of(fuse_req_t req, struct caller *ret_caller)
+void caller_init(struct caller *ret_caller, fuse_req_t req)
 {
     const struct fuse_ctx *ctx = fuse_req_ctx(req);
-    char path[32];
     *ret_caller = (struct caller){
         .uid = ctx->uid, .gid = ctx->gid, .capabilities = ctx->uid == 0 ? UINT64_MAX : 0};
-    (void) snprintf(path, sizeof path, "/proc/%d/status", (int) ctx->pid);
-    char *text = ctx->pid ? read_all(path) : NULL;
+}
+
+void caller_load(struct caller *caller, fuse_req_t req)
+{
+    int pid = (int) fuse_req_ctx(req)->pid;
+    char path[32];
+    if (caller->loaded)
+        return;
+    caller->loaded = true;
+    (void) snprintf(path, sizeof path, "/proc/%d/status", pid);
+    char *text = pid > 0 ? read_all(path) : NULL;
     if (!text)
         return;
     const char *value = value_of(text, "CapEff:");
     if (value)
-        ret_caller->capabilities = strtoull(value, NULL, 16);
+        caller->capabilities = strtoull(value, NULL, 16);
     value = value_of(text, "Groups:");
     if (value)
-        read_groups(value, ret_caller);
+        read_groups(value, caller);
     free(text);
 }

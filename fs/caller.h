@@ -9,12 +9,16 @@
 #include <fuse_lowlevel.h>
 
 /*
- * Finds out who sent a request: user and group are in it, capabilities and supplementary groups are
- * read from /proc, which takes some ten microseconds. Somebody who cannot be found there (a thread
- * that has ended, another pid namespace) has neither; root then has all capabilities.
- * Without the tree's lock.
+ * Fills in what the request says: user and group. Supplementary groups and capabilities are not known
+ * yet; root then has all capabilities, and others none.
  * @ret_caller  to be released with caller_release
  */
-void caller_of(fuse_req_t req, struct caller *ret_caller);
+void caller_init(struct caller *ret_caller, fuse_req_t req);
+
+/*
+ * Finds out the rest, once, in /proc, which takes some ten microseconds. Who cannot be found there (a
+ * thread that has ended, another pid namespace) stays as caller_init left him. Without the tree's lock.
+ */
+void caller_load(struct caller *caller, fuse_req_t req);
 
 #endif

@@ -71,7 +71,8 @@ void op_acl_remove(fuse_req_t req, fuse_ino_t ino, const char *name)
         fuse_reply_err(req, EOPNOTSUPP);
         return;
     }
-    caller_of(req, &caller);
+    caller_init(&caller, req);
+    caller_load(&caller, req);
     tree_lock(fs->tree);
     struct timespec now = fs_now(fs);
     struct document *doc = fs_document(fs, ino);

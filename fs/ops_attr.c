@@ -9,6 +9,7 @@
 #include "core/file.h"
 #include "core/store.h"
 #include "ttl/deadline.h"
+#include "ttl/events.h"
 #include "ttl/filing.h"
 
 #include <errno.h>
@@ -139,6 +140,8 @@ void op_setattr(
     if (!err)
         err = change(fs, doc, attr, to_set, handle, now);
     bool forward = !err && by_path && fs_look(fs, doc, now_ms);
+    if (!err && by_path && doc->links)
+        ttl_tell(&fs->ttl, TTL_EVENT_CHANGED, doc->links, now_ms);
     fs_stat(fs, doc, &st);
     document_unpin(fs->tree, doc);
     tree_unlock(fs->tree);

@@ -8,6 +8,7 @@
 
 #include "core/file.h"
 #include "ttl/deadline.h"
+#include "ttl/events.h"
 #include "ttl/filing.h"
 
 #include <errno.h>
@@ -245,6 +246,8 @@ void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     struct document *doc = handle->doc;
     tree_lock(fs->tree);
     bool forward = handle->wrote && fs_look(fs, doc, fs_now_ms(fs));
+    if (handle->wrote && doc->links && ttl_is_heard(&fs->ttl))
+        ttl_tell(&fs->ttl, TTL_EVENT_CHANGED, doc->links, fs_now_ms(fs));
     fs_handle_free(fs, handle);
     tree_unlock(fs->tree);
     if (forward)

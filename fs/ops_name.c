@@ -8,6 +8,7 @@
 #include "core/document_acl.h"
 #include "core/file.h"
 #include "ttl/deadline.h"
+#include "ttl/events.h"
 #include "ttl/filing.h"
 #include "ttl/monitor.h"
 
@@ -158,6 +159,8 @@ static void make(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mod
         err = tree_link(fs->tree, doc, c, name, strlen(name), now, &d);
     if (!err)
         fs_fill_entry(fs, d, timespec_ms(now), &e);
+    if (!err && !S_ISDIR(mode))
+        ttl_tell(&fs->ttl, TTL_EVENT_CREATED, d, timespec_ms(now));
     if (doc)
         document_unpin(fs->tree, doc);
     tree_unlock(fs->tree);
@@ -206,6 +209,7 @@ void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name
         err = tree_link(fs->tree, doc, c, name, strlen(name), now, &d);
     if (!err) {
         fs_fill_entry(fs, d, now_ms, &e);
+        ttl_tell(&fs->ttl, TTL_EVENT_CREATED, d, now_ms);
         /* What its fields say under this collection's rules is not known before the reply is made.
          */
         if (filing_wants_fields(&fs->ttl, doc)) {
@@ -248,7 +252,7 @@ void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
         else if (document_is_collection(d->doc))
             err = -EISDIR;
         else
-            err = tree_unlink(fs->tree, d, now);
+            err = ttl_unlink(&fs->ttl, d, now, TTL_EVENT_DELETED);
     }
     tree_unlock(fs->tree);
     fs_reply_done(req, -err);
@@ -347,6 +351,8 @@ void op_create(
         fill_tmpfile(fs, doc, &e);
     else if (!err)
         fs_fill_entry(fs, d, timespec_ms(now), &e);
+    if (!err && d)
+        ttl_tell(&fs->ttl, TTL_EVENT_CREATED, d, timespec_ms(now));
     if (err && d)
         (void) tree_unlink(fs->tree, d, now);
     if (err && doc)

@@ -2,6 +2,7 @@
  * ops_xattr.c - extended attributes: rules, fields of documents, and everybody else's.
  */
 #include "core/acl.h"
+#include "fs/access.h"
 #include "fs/control.h"
 #include "fs/fs.h"
 #include "fs/ops_acl.h"
@@ -89,14 +90,21 @@ void op_setxattr(
         fuse_reply_err(req, -err);
         return;
     }
+    struct document *doc = fs_document(fs, ino);
+    struct caller caller;
+    caller_init(&caller, req);
+    if (rules_own(name))
+        caller_prepare(&caller, req, doc);
     tree_lock(fs->tree);
     struct timespec now = fs_now(fs);
-    struct document *doc = fs_document(fs, ino);
     if (is_gone_for(fs, doc, name, timespec_ms(now))) {
         err = -ENOENT;
     } else if (rules_own(name)) {
         document_pin(doc);
-        err = rules_set(&fs->ttl, doc, name, value, size, flags, timespec_ms(now), &forward, &why);
+        err = access_check_rule(fs, &caller, doc, name, value, size, timespec_ms(now), &why);
+        if (!err)
+            err = rules_set(
+                &fs->ttl, doc, name, value, size, flags, timespec_ms(now), &forward, &why);
         if (err)
             fs_note_refusal(doc, &why);
         document_unpin(fs->tree, doc);
@@ -106,12 +114,14 @@ void op_setxattr(
     if (!err && journal_will_change(fs->tree, doc) == 0)
         document_set_ctime(doc, now);
     tree_unlock(fs->tree);
+    caller_release(&caller);
     reply_change(req, doc, err, forward);
 }
 
 void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 {
     struct fs *fs = fs_of(req);
+    struct reason why = {0};
     bool forward = false;
     if (acl_is_name(name)) {
         op_acl_remove(req, ino, name);
@@ -122,14 +132,22 @@ void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
         fuse_reply_err(req, -err);
         return;
     }
+    struct document *doc = fs_document(fs, ino);
+    struct caller caller;
+    caller_init(&caller, req);
+    if (rules_own(name))
+        caller_prepare(&caller, req, doc);
     tree_lock(fs->tree);
     struct timespec now = fs_now(fs);
-    struct document *doc = fs_document(fs, ino);
     if (is_gone_for(fs, doc, name, timespec_ms(now))) {
         err = -ENOENT;
     } else if (rules_own(name)) {
         document_pin(doc);
-        err = rules_remove(&fs->ttl, doc, name, timespec_ms(now), &forward);
+        err = access_check_rule(fs, &caller, doc, name, NULL, 0, timespec_ms(now), &why);
+        if (err)
+            fs_note_refusal(doc, &why);
+        else
+            err = rules_remove(&fs->ttl, doc, name, timespec_ms(now), &forward);
         document_unpin(fs->tree, doc);
     } else {
         err = remove_plain(fs, doc, name);
@@ -137,6 +155,7 @@ void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
     if (!err && journal_will_change(fs->tree, doc) == 0)
         document_set_ctime(doc, now);
     tree_unlock(fs->tree);
+    caller_release(&caller);
     reply_change(req, doc, err, forward);
 }
 

@@ -3,6 +3,7 @@
 #include "core/dates.h"
 #include "core/index.h"
 #include "ttl/deadline.h"
+#include "ttl/events.h"
 #include "ttl/filing.h"
 
 #include <errno.h>
@@ -75,7 +76,7 @@ int monitor_expire(
     struct ttl *ttl, struct dentry *d, struct timespec now, struct monitor_pass *pass)
 {
     uint64_t keys = d->nslots;
-    int err = tree_unlink(ttl->tree, d, now);
+    int err = ttl_unlink(ttl, d, now, TTL_EVENT_EXPIRED);
     if (err)
         return err;
     ttl->metrics.deleted_documents++;

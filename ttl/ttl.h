@@ -13,8 +13,11 @@
 #include "core/tree.h"
 #include "ttl/params.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+enum ttl_event;
 
 /* What `.ttlfs/status.json` shows as metrics.ttl. */
 struct ttl_metrics {
@@ -44,6 +47,10 @@ struct ttl {
     /* Called when the schedule's first date comes before monitor_wakes_ms. May be NULL. */
     void (*wake)(void *arg);
     void *wake_arg;
+    /* Called for what happens to documents while `heard` is set: see ttl/events.h. */
+    void (*tell)(void *arg, enum ttl_event event, struct dentry *d, int64_t now_ms);
+    void *tell_arg;
+    atomic_bool heard;
 };
 
 /* Zeroes the engine and sets every parameter to its default. Needs no lock. */

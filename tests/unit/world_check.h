@@ -53,7 +53,7 @@ static inline void world_check_name(struct world *w, struct world_census *census
         struct btree_entry found, before = {slots[i].key, (char *) d - 1};
         bool there = btree_next(&index->entries, before, &found) && found.item == d &&
                      found.key == slots[i].key;
-        bool parked = d->parked >> i & 1;
+        bool parked = index_is_parked(d, i);
         if (there == parked)
             world_wrong(census, d, parked ? "is parked and filed" : "is not filed under its key");
         census->filed[number] += !parked;
