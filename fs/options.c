@@ -29,6 +29,7 @@ const char options_help[] =
     "    -o monitor=on|off  whether expired documents are deleted (on)\n"
     "    -o archive=DIR     where on-expire=archive keeps what expires\n"
     "    -o notify=auto|always|never   inotify events for expired documents (auto)\n"
+    "    -o noacl           no access control lists\n"
     "    -o test-clock      a settable clock, for tests\n"
     "    -o ro              read-only; nothing is deleted\n"
     "    -o allow_other,... FUSE's own options\n";
@@ -222,6 +223,10 @@ static bool word_option(struct parsing *p, const char *arg, bool *ret_ok)
     }
     if ((v = value_of(arg, "archive"))) {
         *ret_ok = *v && keep(&o->archive, v);
+        return true;
+    }
+    if (strcmp(arg, "acl") == 0 || strcmp(arg, "noacl") == 0) {
+        o->noacl = *arg == 'n';
         return true;
     }
     if (strcmp(arg, "test-clock") == 0) {
