@@ -77,7 +77,7 @@ static bool is_first_due(struct dentry *d, const struct index *index, int64_t no
         int64_t last_key;
         if (slots[i].index == index)
             return true;
-        if (!(d->parked >> i & 1) && threshold(slots[i].index, now_ms, &last_key) &&
+        if (!index_is_parked(d, i) && threshold(slots[i].index, now_ms, &last_key) &&
             slots[i].key <= last_key)
             return false;
     }
@@ -133,6 +133,8 @@ static int64_t due_by(struct ttl *ttl, const struct index *index, struct dentry 
     const struct ruleset *rs = ruleset_of(ttl, d->parent);
     if (!rs || !ttl_expired(ttl, d, now_ms))
         return DATE_NEVER_MS;
+    if (dentry_in_limbo(d))
+        return ttl_deadline(ttl, d).at_ms;
     int64_t date_ms =
         index->kind == INDEX_OWN ? ttl_own_deadline_ms(rs, d) : ttl_index_date(rs, d, index);
     return date_ms == DATE_NEVER_MS ? date_ms : date_add_saturated(date_ms, index->expire_after_ms);
@@ -265,24 +267,31 @@ static bool has_scope(struct ttl *ttl, const struct index *index)
     return false;
 }
 
+/* Does the index know of a document that could be in it? */
+static bool has_candidates(struct ttl *ttl, const struct index *index)
+{
+    if (index->members)
+        return true;
+    /* Empty files, and what is no file at all. Where there is a filter it lets none of those in. */
+    return !index->spec.filter && has_scope(ttl, index);
+}
+
 const char *survey_index_warning(struct ttl *ttl, const struct index *index)
 {
-    if (index->kind != INDEX_FIELD || index->members || index->dropped)
+    if (index->kind != INDEX_FIELD || index->dropped)
         return NULL;
-    /* Where a filter lets nothing in, there is nothing to say about the field. */
-    if (index->spec.filter && !index->saw_no_date && !index->saw_no_field)
+    bool any_value = index->entries.count || index->parked.count;
+    bool fits = index->ttl ? index_entries(index) > 0 : any_value;
+    if (fits || !has_candidates(ttl, index))
         return NULL;
-    if (!has_scope(ttl, index))
-        return NULL;
-    if (!index->saw_no_date)
+    if (!any_value)
         return "the field is missing in all documents";
     switch (index->spec.as) {
     case FIELDS_AS_DATE:
-        return "the field is never a date: BSON dates count, unless the index says otherwise with "
-               "`as`";
+        return "the field is never a date: only BSON dates count here, unless `as` says otherwise";
     case FIELDS_AS_ISO8601:
-        return "the field is never a text that is an ISO 8601 date";
+        return "the field is never a date: only ISO 8601 texts and BSON dates count here";
     default:
-        return "the field is never a number that is a date";
+        return "the field is never a date: only numbers and BSON dates count here";
     }
 }
