@@ -3,6 +3,7 @@
 #include "core/index.h"
 #include "core/utf8.h"
 #include "fs/path_text.h"
+#include "ttl/rules.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -73,6 +74,9 @@ static bool take_collection(void *arg, struct collection *c)
     struct taking *t = arg;
     struct figures *f = t->f;
     const struct index *index;
+    if (c->rules && c->rules->archive == SWITCH_YES && !t->fs->options.archive)
+        warn(f, c, NULL,
+            "on-expire is archive, but the mount has no archive= option: expired documents stay");
     for (unsigned int i = 0; (index = survey_index_of(c, i)) != NULL; i++)
         take_index(t, c, index);
     if (f->n_collections == FIGURES_COLLECTIONS) {
