@@ -58,7 +58,7 @@ int64_t ttl_index_date(const struct ruleset *rs, struct dentry *d, const struct 
     switch (index->kind) {
     case INDEX_FIELD: {
         const struct index_slot *slot = index_slot(d, index, NULL);
-        return slot ? slot->key : DATE_NEVER_MS;
+        return slot && value_key_is_date(slot->key) ? slot->key : DATE_NEVER_MS;
     }
     case INDEX_TS:
         return has_own_ttl(doc) ? DATE_NEVER_MS : after(doc->ts_ms, jitter_ms);
@@ -168,7 +168,11 @@ struct ttl_deadline ttl_deadline(struct ttl *ttl, struct dentry *d)
         const struct index *index = slots[i].index;
         if (!index->ttl || index->dropped || index->kind == INDEX_OWN || index->expire_after_ms < 0)
             continue;
-        int64_t date_ms = index->kind == INDEX_FIELD ? slots[i].key : ttl_index_date(rs, d, index);
+        int64_t date_ms = slots[i].key;
+        if (index->kind != INDEX_FIELD)
+            date_ms = ttl_index_date(rs, d, index);
+        else if (!value_key_is_date(date_ms))
+            continue;
         consider(&best, after(date_ms, index->expire_after_ms), reason_of(index), index);
     }
     if (doc->policy || doc->own_ttl_s)

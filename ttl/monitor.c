@@ -75,7 +75,10 @@ static bool has_due(const struct index *index, const struct monitor_pass *pass, 
 int monitor_expire(
     struct ttl *ttl, struct dentry *d, struct timespec now, struct monitor_pass *pass)
 {
-    uint64_t keys = d->nslots;
+    /* What is missing is a member, but no key of the index. */
+    uint64_t keys = 0;
+    for (unsigned int i = 0; i < d->nslots; i++)
+        keys += dentry_slots(d)[i].key != INDEX_KEY_MISSING;
     int err = ttl_unlink(ttl, d, now, TTL_EVENT_EXPIRED);
     if (err)
         return err;

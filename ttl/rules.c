@@ -3,6 +3,7 @@
 #include "core/dates.h"
 #include "core/fields.h"
 #include "ttl/deadline.h"
+#include "ttl/document_fields.h"
 #include "ttl/filing.h"
 #include "ttl/policy.h"
 #include "ttl/rules_impl.h"
@@ -224,7 +225,7 @@ static int look_again(struct ttl *ttl, struct document *doc, struct rule_change 
 static int set_field(struct ttl *ttl, struct document *doc, struct rule_change *change)
 {
     bson_t value, probe = BSON_INITIALIZER;
-    int err = filing_attribute_value(change->value, change->len, &value, change->why);
+    int err = attribute_field_parse(change->value, change->len, &value, change->why);
     if (!err) {
         err = fields_add(&probe, change->name + sizeof DOC_XATTR_PREFIX - 1, &value);
         if (err == -EINVAL)
