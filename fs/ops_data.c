@@ -263,7 +263,7 @@ void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_inf
         fuse_reply_err(req, 0);
         return;
     }
-    int err = -committer_wait(&fs->committer);
+    int err = -committer_wait_for(&fs->committer, req);
     look_and_reply(req, fs_handle(fi)->doc, err);
 }
 
@@ -273,7 +273,7 @@ void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_
     (void) ino;
     (void) datasync;
     (void) fi;
-    fuse_reply_err(req, -committer_wait(&fs->committer));
+    fuse_reply_err(req, -committer_wait_for(&fs->committer, req));
 }
 
 void op_fallocate(

@@ -85,6 +85,8 @@ void op_setxattr(
     int err;
     if (is_gone_for(fs, doc, name, timespec_ms(now))) {
         err = -ENOENT;
+    } else if (!document_xattr_fits(doc, name, size)) {
+        err = -ENOSPC;
     } else if (rules_own(name)) {
         document_pin(doc);
         err = access_check_rule(fs, &caller, doc, name, value, size, timespec_ms(now), &why);
