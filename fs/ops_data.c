@@ -36,6 +36,9 @@ static bool atime_is_stale(const struct fs *fs, const struct document *doc, stru
     return doc->atime_s + RELATIME_S <= now.tv_sec;
 }
 
+/* Of a file with more names than this the rest are taken to be under every kind of rule. */
+#define OPEN_NAMES_MAX 64
+
 /*
  * Writing through the page cache brings nothing here and costs a third more, so what cannot be
  * mapped (a descriptor for writing only) goes past it. Descriptors for reading keep what is cached,
@@ -46,8 +49,10 @@ void fs_set_open_flags(struct fs *fs, struct document *doc, struct fuse_file_inf
 {
     int mode = fi->flags & O_ACCMODE;
     bool needs_fields = false, tracks_accesses = false;
-    for (const struct dentry *d = doc->links; d; d = d->link_next) {
-        const struct ruleset *rs = ruleset_of(&fs->ttl, d->parent);
+    int names = 0;
+    for (const struct dentry *d = doc->links; d && names < OPEN_NAMES_MAX; d = d->link_next) {
+        const struct ruleset *rs =
+            ++names < OPEN_NAMES_MAX ? ruleset_of(&fs->ttl, d->parent) : NULL;
         needs_fields |= !rs || rs->needs_fields;
         tracks_accesses |= !rs || rs->tracks_accesses;
     }
