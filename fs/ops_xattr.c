@@ -121,6 +121,8 @@ void op_setxattr(
     struct timespec now = fs_now(fs);
     if (is_gone_for(fs, doc, name, timespec_ms(now))) {
         err = -ENOENT;
+    } else if (!document_xattr_fits(doc, name, size)) {
+        err = -ENOSPC;
     } else if (rules_own(name)) {
         struct profile_change change;
         document_pin(doc);
