@@ -54,4 +54,7 @@ int filing_look(struct ttl *ttl, struct document *doc, int64_t now_ms);
  */
 int filing_rebuild(struct ttl *ttl, struct collection *top, int64_t now_ms);
 
+/* Is a collection's part of the tree being filed anew: may names be missing from indexes? */
+bool filing_is_rebuilding(const struct ttl *ttl, const struct collection *c);
+
 #endif

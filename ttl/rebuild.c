@@ -81,17 +81,42 @@ static bool walk_slice(struct ttl *ttl, struct walk_stack *stack, int64_t now_ms
     return true;
 }
 
+/* A subtree being filed anew, for those who ask meanwhile. */
+struct rebuild {
+    const struct collection *top;
+    struct rebuild *next;
+};
+
+bool filing_is_rebuilding(const struct ttl *ttl, const struct collection *c)
+{
+    for (const struct rebuild *r = ttl->rebuilds; r; r = r->next)
+        if (tree_is_below(c, r->top))
+            return true;
+    return false;
+}
+
+static void rebuild_end(struct ttl *ttl, const struct rebuild *rebuild)
+{
+    struct rebuild **at = &ttl->rebuilds;
+    while (*at != rebuild)
+        at = &(*at)->next;
+    *at = rebuild->next;
+}
+
 int filing_rebuild(struct ttl *ttl, struct collection *top, int64_t now_ms)
 {
     struct walk_stack stack = {0};
     int err = push(&stack, top);
     if (err)
         return err;
+    struct rebuild rebuild = {.top = top, .next = ttl->rebuilds};
+    ttl->rebuilds = &rebuild;
     while (stack.n) {
         walk_slice(ttl, &stack, now_ms, &err);
         tree_unlock(ttl->tree);
         tree_lock_background(ttl->tree);
     }
+    rebuild_end(ttl, &rebuild);
     free(stack.steps);
     return err;
 }

@@ -173,7 +173,7 @@ void ttl_bury(struct ttl *ttl, struct index *index)
 
 void ttl_reap(struct ttl *ttl)
 {
-    if (ttl->pass_running)
+    if (ttl->pass_running || ttl->scans)
         return;
     for (struct index **at = &ttl->graveyard; *at;) {
         struct index *index = *at;

@@ -42,6 +42,8 @@ struct ttl {
     bool read_only;           /* nothing is deleted */
     bool pass_running;        /* the monitor may hold on to an index without the lock */
     struct look *looks;       /* contents being parsed without the lock: see filing.c */
+    struct rebuild *rebuilds; /* subtrees being filed anew: see rebuild.c */
+    unsigned int scans;       /* queries that hold on to an index without the lock */
     struct index *graveyard;  /* dropped indexes, until ttl_reap */
     int failed;               /* -errno of what an observer could not do; read by ttl_load */
     /* Called when the schedule's first date comes before monitor_wakes_ms. May be NULL. */
