@@ -30,6 +30,8 @@ struct xattr *xattr_new(const char *name, const void *value, size_t len)
 void document_xattr_put(struct document *doc, struct xattr *x)
 {
     document_xattr_remove(doc, x->bytes);
+    if (strncmp(x->bytes, "system.", 7) == 0)
+        doc->flags |= DOCUMENT_ACL;
     struct xattr **end = &doc->xattrs;
     while (*end)
         end = &(*end)->next;

@@ -80,6 +80,7 @@ enum {
     DOCUMENT_LINKS_STORED = 1 << 8,   /* its names are in STORE_LINKS, not in its record */
     DOCUMENT_REMOVED = 1 << 10,       /* has lost its last name, and gets no other */
     DOCUMENT_COLD = 1 << 9,           /* the small content is in the store only */
+    DOCUMENT_ACL = 1 << 16,           /* there may be an access control list among its xattrs */
 };
 
 struct document {
@@ -180,7 +181,10 @@ const struct xattr *document_xattr(const struct document *doc, const char *name)
  */
 struct xattr *xattr_new(const char *name, const void *value, size_t len);
 
-/* Links a new attribute, freeing one of the same name. Takes `x` over. Cannot fail. */
+/*
+ * Links a new attribute, freeing one of the same name. Takes `x` over. Cannot fail. Sets DOCUMENT_ACL
+ * for what begins with "system.": there are no other such attributes.
+ */
 void document_xattr_put(struct document *doc, struct xattr *x);
 
 /* Removes an attribute. Returns false when there was none. */

@@ -8,24 +8,8 @@
 #define TTLFS_FS_ACCESS_H
 
 #include "core/reason.h"
+#include "fs/caller.h"
 #include "fs/fs.h"
-
-#include <sys/types.h>
-
-/* Linux's NGROUPS_MAX is 65536; who is in more groups than this is taken to be in these only. */
-#define CALLER_GROUPS 256
-
-/* Who sent a request. */
-struct caller {
-    uid_t uid;
-    gid_t gid;
-    bool groups_known;
-    int ngroups; /* supplementary ones, once they are known */
-    gid_t groups[CALLER_GROUPS];
-};
-
-/* Fills in what the request says; supplementary groups are not known yet. */
-void caller_init(struct caller *caller, fuse_req_t req);
 
 /*
  * Asks for the supplementary groups, which costs a look into /proc, if what the caller may do to this
@@ -35,7 +19,7 @@ void caller_prepare(struct caller *caller, fuse_req_t req, struct document *doc)
 
 /*
  * Could the caller delete this name: write and search permission on the directory, and in a sticky one
- * the file or the directory is his? Root could. Expects the lock and a prepared caller.
+ * the file or the directory is his? Root could. Access control lists count. Expects the lock and a prepared caller.
  */
 bool access_may_unlink(const struct caller *caller, const struct dentry *d);
 

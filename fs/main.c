@@ -342,6 +342,14 @@ static bool needs_permission_checks(const struct fs_options *o)
     return o->allow_other || geteuid() != 0;
 }
 
+static enum session_acl acl_mode(const struct fs_options *o)
+{
+    if (o->noacl)
+        return SESSION_ACL_NONE;
+    /* Asking the kernel to check lists makes it check everything. */
+    return needs_permission_checks(o) ? SESSION_ACL_CHECKED : SESSION_ACL_KEPT;
+}
+
 static int add_mount_options(struct fs_options *o)
 {
     char name[512];
@@ -380,7 +388,7 @@ static int mount_and_serve(struct fs *fs, struct startup *startup)
                                  : fail(EXIT_MOUNT, "%s cannot be mounted", fs->options.mountpoint);
         goto out;
     }
-    if (session_init(fs->session, on_answered, startup) != 0) {
+    if (session_init(fs->session, acl_mode(&fs->options), on_answered, startup) != 0) {
         fuse_session_unmount(fs->session);
         status = fail(EXIT_SETUP, "%s", "libfuse takes no custom I/O");
         goto out;

@@ -5,6 +5,7 @@
 #include "fs/fs.h"
 #include "fs/session.h"
 
+#include "core/document_acl.h"
 #include "core/file.h"
 #include "core/store.h"
 #include "ttl/deadline.h"
@@ -85,7 +86,7 @@ static void set_owner_and_mode(struct document *doc, const struct stat *attr, in
     if (to_set & FUSE_SET_ATTR_GID)
         doc->gid = attr->st_gid;
     if (to_set & FUSE_SET_ATTR_MODE)
-        doc->mode = (doc->mode & S_IFMT) | (attr->st_mode & 07777);
+        document_chmod(doc, attr->st_mode);
     /* With HANDLE_KILLPRIV_V2 the kernel leaves this to us, for chown whoever calls. */
     if (session_kills_privileges() ||
         (owner && session_has_killpriv() && !document_is_collection(doc) &&

@@ -5,6 +5,7 @@
 #include "fs/fs.h"
 #include "fs/session.h"
 
+#include "core/document_acl.h"
 #include "core/file.h"
 #include "ttl/deadline.h"
 #include "ttl/events.h"
@@ -125,6 +126,16 @@ static struct document_seed seed_for(fuse_req_t req, const struct collection *c,
     return seed;
 }
 
+/* What a new document takes over from its collection, or the caller's umask. Errors: -ENOMEM. */
+static int inherit(fuse_req_t req, struct document *doc, const struct collection *c)
+{
+    uint32_t mask = fuse_req_ctx(req)->umask;
+    if (!fs_of(req)->options.noacl)
+        return document_acl_inherit(doc, c, mask);
+    doc->mode &= ~(mask & 0777);
+    return 0;
+}
+
 /* mknod, mkdir and symlink. */
 static void make(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev,
     const char *target)
@@ -142,6 +153,8 @@ static void make(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mod
     int err = claim_name(fs, c, name, now);
     if (!err)
         err = tree_make(fs->tree, &seed, &doc);
+    if (!err && !S_ISLNK(mode))
+        err = inherit(req, doc, c);
     if (!err)
         err = tree_link(fs->tree, doc, c, name, strlen(name), now, &d);
     if (!err)
@@ -328,6 +341,8 @@ void op_create(
     int err = tmpfile ? 0 : claim_name(fs, c, name, now);
     if (!err)
         err = tree_make(fs->tree, &seed, &doc);
+    if (!err)
+        err = inherit(req, doc, c);
     if (!err && !tmpfile)
         err = tree_link(fs->tree, doc, c, name, strlen(name), now, &d);
     if (!err)

@@ -1,9 +1,11 @@
 /*
  * ops_xattr.c - extended attributes: rules, fields of documents, and everybody else's.
  */
+#include "core/acl.h"
 #include "fs/access.h"
 #include "fs/control.h"
 #include "fs/fs.h"
+#include "fs/ops_acl.h"
 
 #include "ttl/deadline.h"
 #include "ttl/rules.h"
@@ -13,11 +15,19 @@
 #include <string.h>
 #include <sys/xattr.h>
 
-/* Attributes that are kept as they are; access control lists are not among them. */
-static bool is_plain(const char *name)
+/*
+ * Is this an attribute of a kind that is kept as it is? Access control lists are not among them.
+ * Errors: -EOPNOTSUPP, -EINVAL (nothing behind the kind's name).
+ */
+static int check_name(const char *name)
 {
-    return strncmp(name, "user.", 5) == 0 || strncmp(name, "trusted.", 8) == 0 ||
-           strncmp(name, "security.", 9) == 0;
+    static const char *const kinds[] = {"user.", "trusted.", "security."};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        size_t len = strlen(kinds[i]);
+        if (strncmp(name, kinds[i], len) == 0)
+            return name[len] ? 0 : -EINVAL;
+    }
+    return -EOPNOTSUPP;
 }
 
 static int set_plain(struct fs *fs, struct document *doc, const char *name, const char *value,
@@ -71,8 +81,13 @@ void op_setxattr(
     struct fs *fs = fs_of(req);
     struct reason why = {0};
     bool forward = false;
-    if (control_is_node(ino) || !is_plain(name)) {
-        fuse_reply_err(req, EOPNOTSUPP);
+    if (acl_is_name(name)) {
+        op_acl_set(req, ino, name, value, size);
+        return;
+    }
+    int err = control_is_node(ino) ? -EOPNOTSUPP : check_name(name);
+    if (err) {
+        fuse_reply_err(req, -err);
         return;
     }
     struct document *doc = fs_document(fs, ino);
@@ -82,7 +97,6 @@ void op_setxattr(
         caller_prepare(&caller, req, doc);
     tree_lock(fs->tree);
     struct timespec now = fs_now(fs);
-    int err;
     if (is_gone_for(fs, doc, name, timespec_ms(now))) {
         err = -ENOENT;
     } else if (rules_own(name)) {
@@ -100,6 +114,7 @@ void op_setxattr(
     if (!err && journal_will_change(fs->tree, doc) == 0)
         document_set_ctime(doc, now);
     tree_unlock(fs->tree);
+    caller_release(&caller);
     reply_change(req, doc, err, forward);
 }
 
@@ -108,8 +123,13 @@ void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
     struct fs *fs = fs_of(req);
     struct reason why = {0};
     bool forward = false;
-    if (control_is_node(ino) || !is_plain(name)) {
-        fuse_reply_err(req, EOPNOTSUPP);
+    if (acl_is_name(name)) {
+        op_acl_remove(req, ino, name);
+        return;
+    }
+    int err = control_is_node(ino) ? -EOPNOTSUPP : check_name(name);
+    if (err) {
+        fuse_reply_err(req, -err);
         return;
     }
     struct document *doc = fs_document(fs, ino);
@@ -119,7 +139,6 @@ void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
         caller_prepare(&caller, req, doc);
     tree_lock(fs->tree);
     struct timespec now = fs_now(fs);
-    int err;
     if (is_gone_for(fs, doc, name, timespec_ms(now))) {
         err = -ENOENT;
     } else if (rules_own(name)) {
@@ -136,6 +155,7 @@ void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
     if (!err && journal_will_change(fs->tree, doc) == 0)
         document_set_ctime(doc, now);
     tree_unlock(fs->tree);
+    caller_release(&caller);
     reply_change(req, doc, err, forward);
 }
 
@@ -155,14 +175,18 @@ void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
     struct fs *fs = fs_of(req);
     char *value = NULL;
     size_t len = 0;
-    if (control_is_node(ino) || !is_plain(name)) {
-        fuse_reply_err(req, control_is_node(ino) && is_plain(name) ? ENODATA : EOPNOTSUPP);
+    if (acl_is_name(name)) {
+        op_acl_get(req, ino, name, size);
+        return;
+    }
+    int err = check_name(name);
+    if (err || control_is_node(ino)) {
+        fuse_reply_err(req, err ? -err : ENODATA);
         return;
     }
     tree_lock(fs->tree);
     int64_t now_ms = fs_now_ms(fs);
     struct document *doc = fs_document(fs, ino);
-    int err = 0;
     if (fs_gone(fs, doc, now_ms)) {
         err = -ENOENT;
     } else if (strncmp(name, TTL_XATTR_PREFIX, sizeof TTL_XATTR_PREFIX - 1) == 0) {
@@ -203,6 +227,8 @@ void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
     for (const struct xattr *x = doc->xattrs; x && names && !err; x = x->next) {
         /* As every filesystem: trusted attributes are not there for anybody else. */
         if (!root && strncmp(x->bytes, "trusted.", 8) == 0)
+            continue;
+        if (fs->options.noacl && acl_is_name(x->bytes))
             continue;
         memcpy(names + at, x->bytes, x->name_len + 1U);
         at += x->name_len + 1U;

@@ -28,6 +28,7 @@ const char options_help[] =
     "    -o ttl= idle= max= refresh=   rules of the root collection\n"
     "    -o monitor=on|off  whether expired documents are deleted (on)\n"
     "    -o notify=auto|always|never   inotify events for expired documents (auto)\n"
+    "    -o noacl           no access control lists\n"
     "    -o test-clock      a settable clock, for tests\n"
     "    -o ro              read-only; nothing is deleted\n"
     "    -o allow_other,... FUSE's own options\n";
@@ -217,6 +218,10 @@ static bool word_option(struct parsing *p, const char *arg, bool *ret_ok)
                 *ret_ok = true;
             }
         }
+        return true;
+    }
+    if (strcmp(arg, "acl") == 0 || strcmp(arg, "noacl") == 0) {
+        o->noacl = *arg == 'n';
         return true;
     }
     if (strcmp(arg, "test-clock") == 0) {

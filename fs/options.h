@@ -17,7 +17,7 @@ struct fs_options {
     char *store;      /* "memory:" or an absolute path */
     char *mountpoint; /* absolute */
     bool foreground, debug, help, version;
-    bool read_only, test_clock, noatime, sync;
+    bool read_only, test_clock, noatime, sync, noacl;
     int monitor; /* 1 on, 0 off, -1: not given */
     bool allow_other;
     int64_t max_pages;      /* 0: no limit */
