@@ -165,8 +165,10 @@ static int add_equal(
 
 /* $gt, $gte, $lt, $lte: what is below or above an operand, in its class. */
 static int add_ordered(
-    struct key_set *set, const struct key_source *source, const bson_iter_t *operand, bool above)
+    struct key_set *set, const struct key_source *source, const struct filter_node *node)
 {
+    const bson_iter_t *operand = &node->operand;
+    bool above = node->op == FILTER_GT || node->op == FILTER_GTE;
     enum value_class class;
     bson_type_t type = bson_iter_type(operand);
     /* MinKey and MaxKey compare with everything, null with what is missing. */
@@ -175,8 +177,14 @@ static int add_ordered(
         return 0;
     int err = add_unknown(set, source);
     if (!err && type == BSON_TYPE_DATE_TIME) {
+        /* Dates alone are exact enough to leave the operand itself out. */
         int64_t ms = bson_iter_date_time(operand);
-        err = add_dates(set, source, above ? ms : LEAST, above ? GREATEST : ms);
+        if (node->op == FILTER_GT)
+            err = ms == GREATEST ? 0 : add_dates(set, source, ms + 1, GREATEST);
+        else if (node->op == FILTER_LT)
+            err = ms == LEAST ? 0 : add_dates(set, source, LEAST, ms - 1);
+        else
+            err = add_dates(set, source, above ? ms : LEAST, above ? GREATEST : ms);
     } else if (!err) {
         struct key_range near = value_keys_near(operand, &class);
         struct key_range all = value_class_keys(class);
@@ -277,10 +285,9 @@ static int leaf_keys(
         return add_equal(set, source, &node->operand);
     case FILTER_GT:
     case FILTER_GTE:
-        return add_ordered(set, source, &node->operand, true);
     case FILTER_LT:
     case FILTER_LTE:
-        return add_ordered(set, source, &node->operand, false);
+        return add_ordered(set, source, node);
     case FILTER_IN:
         return add_in(set, source, node);
     case FILTER_REGEX:

@@ -1,5 +1,6 @@
 #include "fs/control.h"
 
+#include "fs/find.h"
 #include "fs/fs.h"
 #include "fs/log.h"
 #include "fs/status.h"
@@ -245,6 +246,10 @@ void control_getattr(fuse_req_t req, fuse_ino_t ino)
     const struct fs *fs = fs_of(req);
     struct control_node node;
     struct stat st;
+    if (find_is_node(ino)) {
+        find_getattr(req, ino);
+        return;
+    }
     if (!node_at(fs, index_of(ino), &node)) {
         fuse_reply_err(req, ENOENT);
         return;
@@ -258,6 +263,10 @@ void control_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     struct fs *fs = fs_of(req);
     struct control_node node;
     int mode = fi->flags & O_ACCMODE;
+    if (find_is_node(ino)) {
+        find_open(req, ino, fi);
+        return;
+    }
     if (!node_at(fs, index_of(ino), &node) || S_ISDIR(node.mode)) {
         fuse_reply_err(req, EISDIR);
         return;
@@ -267,21 +276,31 @@ void control_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
         fuse_reply_err(req, EACCES);
         return;
     }
-    struct control_text *text = calloc(1, sizeof *text);
-    int err = text ? 0 : -ENOMEM;
-    if (!err && mode != O_WRONLY)
-        err = node.read(fs, &node, &text->text, &text->len);
-    if (err) {
-        free(text);
+    char *text = NULL;
+    size_t len = 0;
+    int err = mode == O_WRONLY ? 0 : node.read(fs, &node, &text, &len);
+    if (err)
         fuse_reply_err(req, -err);
+    else
+        control_open_text(req, fi, text, len);
+}
+
+void control_open_text(fuse_req_t req, struct fuse_file_info *fi, char *text, size_t len)
+{
+    struct control_text *opened = calloc(1, sizeof *opened);
+    if (!opened) {
+        free(text);
+        fuse_reply_err(req, ENOMEM);
         return;
     }
-    fi->fh = (uint64_t) (uintptr_t) text;
+    opened->text = text;
+    opened->len = len;
+    fi->fh = (uint64_t) (uintptr_t) opened;
     fi->direct_io = 1; /* no size is known beforehand */
     fi->noflush = 1;
     if (fuse_reply_open(req, fi) != 0) {
-        free(text->text);
         free(text);
+        free(opened);
     }
 }
 
@@ -299,7 +318,7 @@ void control_read(fuse_req_t req, size_t size, off_t off, struct fuse_file_info 
 void control_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size)
 {
     struct control_node node;
-    if (node_at(fs_of(req), index_of(ino), &node) && node.write)
+    if (!find_is_node(ino) && node_at(fs_of(req), index_of(ino), &node) && node.write)
         node.write(req, &node, buf, size);
     else
         fuse_reply_err(req, EACCES);

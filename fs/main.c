@@ -5,6 +5,7 @@
  * parent waits at a pipe for one byte, the exit status: 0 when the mount answers. Exit statuses are
  * those of libfuse's fuse_main.
  */
+#include "fs/find.h"
 #include "fs/fs.h"
 #include "fs/log.h"
 #include "fs/session.h"
@@ -246,6 +247,7 @@ static void tear_down(struct fs *fs)
         tree_lock(fs->tree);
         while (fs->handles)
             fs_handle_free(fs, fs->handles);
+        find_release(fs);
         tree_unlock(fs->tree);
     }
     tree_free(fs->tree);

@@ -5,6 +5,7 @@
  * throughout a walk come exactly once, whatever else happens.
  */
 #include "fs/control.h"
+#include "fs/find.h"
 #include "fs/fs.h"
 
 #include "ttl/deadline.h"
@@ -20,14 +21,18 @@ void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     if (fs_is_remover(req))
         atomic_store(&fs_of(req)->monitor.opened, ino);
-    fuse_reply_open(req, fi);
+    if (find_is_node(ino))
+        find_opendir(req, ino, fi);
+    else
+        fuse_reply_open(req, fi);
 }
 
 void op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-    (void) ino;
-    (void) fi;
-    fuse_reply_err(req, 0);
+    if (find_is_node(ino))
+        find_releasedir(req, fi);
+    else
+        fuse_reply_err(req, 0);
 }
 
 struct listing {
@@ -131,8 +136,9 @@ out:
 
 void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
-    (void) fi;
-    if (control_is_node(ino))
+    if (find_is_node(ino))
+        find_readdir(req, ino, size, off, fi, false);
+    else if (control_is_node(ino))
         control_readdir(req, ino, size, off);
     else
         list(req, ino, size, off, false);
@@ -141,8 +147,9 @@ void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct f
 void op_readdirplus(
     fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
-    (void) fi;
-    if (control_is_node(ino))
+    if (find_is_node(ino))
+        find_readdir(req, ino, size, off, fi, true);
+    else if (control_is_node(ino))
         control_readdirplus(req, ino, size, off);
     else
         list(req, ino, size, off, true);
