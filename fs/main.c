@@ -21,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -208,6 +209,9 @@ static int set_up(struct fs *fs)
     struct reason why = {0};
     int err = 0;
     const struct fs_options *o = &fs->options;
+    err = archive_prepare(&fs->options, &why);
+    if (err)
+        return fail(err == -EINVAL ? EXIT_OPTIONS : EXIT_SETUP, "%s", why.text);
     if (strcmp(o->store, "memory:") != 0)
         err = store_open(o->store, o->read_only, &fs->store, &why);
     if (err)
@@ -366,6 +370,31 @@ static int add_mount_options(struct fs_options *o)
     return err ? -ENOMEM : 0;
 }
 
+/*
+ * fusermount3, which mounts for ordinary users, says on stderr why it would not. That is kept, to become
+ * part of our one line. No other thread runs yet.
+ */
+static int mount_session(struct fs *fs)
+{
+    char text[sizeof fuse_message];
+    int said = memfd_create("said", MFD_CLOEXEC), stderr_was = dup(STDERR_FILENO);
+    bool catching = said >= 0 && stderr_was >= 0 && dup2(said, STDERR_FILENO) >= 0;
+    int err = fuse_session_mount(fs->session, fs->options.mountpoint);
+    if (catching) {
+        (void) dup2(stderr_was, STDERR_FILENO);
+        ssize_t n = pread(said, text, sizeof text - 1, 0);
+        text[n > 0 ? n : 0] = '\0';
+        text[strcspn(text, "\n")] = '\0';
+        if (text[0])
+            memcpy(fuse_message, text, sizeof text);
+    }
+    if (stderr_was >= 0)
+        close(stderr_was);
+    if (said >= 0)
+        close(said);
+    return err;
+}
+
 static int mount_and_serve(struct fs *fs, struct startup *startup)
 {
     struct signals signals = {.fs = fs};
@@ -383,7 +412,7 @@ static int mount_and_serve(struct fs *fs, struct startup *startup)
             EXIT_OPTIONS, "%s", fuse_message[0] ? fuse_message : "libfuse refused the options");
         goto out;
     }
-    if (fuse_session_mount(fs->session, fs->options.mountpoint) != 0) {
+    if (mount_session(fs) != 0) {
         status = fuse_message[0] ? fail(EXIT_MOUNT, "%s", fuse_message)
                                  : fail(EXIT_MOUNT, "%s cannot be mounted", fs->options.mountpoint);
         goto out;

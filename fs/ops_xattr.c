@@ -8,6 +8,7 @@
 #include "fs/ops_acl.h"
 
 #include "ttl/deadline.h"
+#include "ttl/limbo.h"
 #include "ttl/rules.h"
 
 #include <errno.h>
@@ -99,6 +100,8 @@ void op_setxattr(
     struct timespec now = fs_now(fs);
     if (is_gone_for(fs, doc, name, timespec_ms(now))) {
         err = -ENOENT;
+    } else if (!document_xattr_fits(doc, name, size)) {
+        err = -ENOSPC;
     } else if (rules_own(name)) {
         document_pin(doc);
         err = access_check_rule(fs, &caller, doc, name, value, size, timespec_ms(now), &why);
@@ -228,7 +231,8 @@ void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
         /* As every filesystem: trusted attributes are not there for anybody else. */
         if (!root && strncmp(x->bytes, "trusted.", 8) == 0)
             continue;
-        if (fs->options.noacl && acl_is_name(x->bytes))
+        if (strncmp(x->bytes, LIMBO_XATTR_PREFIX, sizeof LIMBO_XATTR_PREFIX - 1) == 0 ||
+            (fs->options.noacl && acl_is_name(x->bytes)))
             continue;
         memcpy(names + at, x->bytes, x->name_len + 1U);
         at += x->name_len + 1U;
