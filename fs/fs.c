@@ -277,4 +277,5 @@ const struct fuse_lowlevel_ops fs_ops = {
     .create = op_create,
     .fallocate = op_fallocate,
     .lseek = op_lseek,
+    .poll = control_poll,
 };

@@ -5,9 +5,11 @@
  * parent waits at a pipe for one byte, the exit status: 0 when the mount answers. Exit statuses are
  * those of libfuse's fuse_main.
  */
+#include "fs/control.h"
 #include "fs/fs.h"
 #include "fs/log.h"
 #include "fs/session.h"
+#include "fs/slow.h"
 
 #include "core/store.h"
 #include "ttl/rules.h"
@@ -283,6 +285,7 @@ static void *wait_for_signal(void *arg)
     /* While requests are still answered: the monitor may be in the middle of an unlink. */
     monitor_thread_stop(&s->fs->monitor);
     notifier_stop(&s->fs->notifier);
+    events_stop(&s->fs->events);
     fuse_session_exit(s->fs->session);
     /* The loop sleeps in a semaphore, which only a signal of its own thread interrupts. */
     while (!atomic_load(&s->loop_ended)) {
@@ -316,9 +319,14 @@ static int serve(struct fs *fs, struct signals *signals)
     if (!config)
         return EXIT_LOOP;
     monitor_thread_init(&fs->monitor, fs);
+    events_init(&fs->events, fs);
+    slow_init(fs);
+    slow_set_threshold(fs->ttl.params.slow_op_ms);
     int err = committer_start(&fs->committer, fs->tree, fs->options.commit_ms);
     if (!err)
         err = notifier_start(&fs->notifier, fs->session);
+    if (!err)
+        err = events_start(&fs->events);
     if (!err)
         err = pthread_create(&signals->thread, NULL, wait_for_signal, signals);
     bool waiting = !err;
@@ -334,6 +342,9 @@ static int serve(struct fs *fs, struct signals *signals)
     }
     monitor_thread_stop(&fs->monitor);
     notifier_stop(&fs->notifier);
+    events_stop(&fs->events);
+    events_release(&fs->events);
+    control_tear_down();
     fuse_session_unmount(fs->session);
     int lost = committer_stop(&fs->committer);
     /* A signal ends the loop with its number: that is a clean end. */
@@ -474,6 +485,7 @@ int main(int argc, char **argv)
     umask(0);
     fuse_set_log_func(on_fuse_log);
     clock_gettime(CLOCK_MONOTONIC, &fs.started);
+    profile_init(&fs.profile);
     fs.owner_uid = geteuid();
     fs.owner_gid = getegid();
     int err = options_parse(argc, argv, &fs.options, &why);
@@ -492,5 +504,6 @@ int main(int argc, char **argv)
             status = run(&fs);
     }
     options_release(&fs.options);
+    profile_release(&fs.profile);
     return status;
 }

@@ -111,6 +111,11 @@ static void hook_slice_done(void *arg)
     scan_watches(m);
 }
 
+static void hook_visited(void *arg, const struct monitor_visit *visit)
+{
+    profile_visit(&((struct monitor_thread *) arg)->fs->profile, visit);
+}
+
 /* The path of a collection below the mountpoint. Returns false when it is too long or removed. */
 static bool path_of(struct fs *fs, struct collection *c, char *path, size_t size)
 {
@@ -236,6 +241,7 @@ static void run_pass(struct monitor_thread *m, bool asked)
         .archive = hook_archive,
         .deleting = hook_deleting,
         .slice_done = hook_slice_done,
+        .visited = hook_visited,
         .stop = hook_stop,
         .retry = asked,
     };
