@@ -333,13 +333,13 @@ static int scan_index(struct search *s, const struct query_plan *plan)
     struct ttl *ttl = s->ttl;
     struct index *index = plan->index;
     int err = 0;
-    ttl->scans++;
+    ttl->surveys++;
     for (size_t i = 0; i < plan->keys.n && !err; i++) {
         err = scan_range(s, plan, &index->entries, plan->keys.ranges[i]);
         if (!err)
             err = scan_range(s, plan, &index->parked, plan->keys.ranges[i]);
     }
-    if (--ttl->scans == 0)
+    if (--ttl->surveys == 0)
         ttl_reap(ttl);
     sort_result(s->result);
     return err;
