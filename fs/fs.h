@@ -14,6 +14,7 @@
 #include "fs/monitor_thread.h"
 #include "fs/notify.h"
 #include "fs/options.h"
+#include "fs/remount.h"
 #include "ttl/ttl.h"
 
 #include <fuse_lowlevel.h>
@@ -38,12 +39,14 @@ struct fs {
     struct committer committer;
     struct monitor_thread monitor;
     struct notifier notifier;
+    struct remount_watch remounts;
     _Atomic int64_t clock_offset_ms; /* -o test-clock */
     struct timespec started;
     struct handle *handles;        /* all open files: their RELEASE may never come */
     uint32_t owner_uid, owner_gid; /* who mounted */
     bool stored_enabled;           /* ttlMonitorEnabled without the mount's monitor= */
     _Atomic bool mmap_direct;      /* the kernel maps files that are open with direct I/O */
+    _Atomic unsigned int mount_flags; /* MOUNT_…, see fs/access_time.h */
 };
 
 /* An open file. */
@@ -183,8 +186,6 @@ void op_setattr(
     fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set, struct fuse_file_info *fi);
 void op_readlink(fuse_req_t req, fuse_ino_t ino);
 void op_statfs(fuse_req_t req, fuse_ino_t ino);
-/* Clears setuid, setgid and file capabilities, as a write by somebody without CAP_FSETID does. */
-void fs_kill_privileges(struct document *doc);
 /* ops_dir.c */
 void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);

@@ -12,6 +12,13 @@
 #include <string.h>
 #include <sys/xattr.h>
 
+/* A class of attributes without a name behind it, which Linux refuses everywhere with EINVAL. */
+static bool is_bare_prefix(const char *name)
+{
+    return strcmp(name, "user.") == 0 || strcmp(name, "trusted.") == 0 ||
+           strcmp(name, "security.") == 0;
+}
+
 /* Attributes that are kept as they are; access control lists are not among them. */
 static bool is_plain(const char *name)
 {
@@ -70,8 +77,8 @@ void op_setxattr(
     struct fs *fs = fs_of(req);
     struct reason why = {0};
     bool forward = false;
-    if (control_is_node(ino) || !is_plain(name)) {
-        fuse_reply_err(req, EOPNOTSUPP);
+    if (control_is_node(ino) || !is_plain(name) || is_bare_prefix(name)) {
+        fuse_reply_err(req, is_bare_prefix(name) ? EINVAL : EOPNOTSUPP);
         return;
     }
     tree_lock(fs->tree);
@@ -99,8 +106,8 @@ void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 {
     struct fs *fs = fs_of(req);
     bool forward = false;
-    if (control_is_node(ino) || !is_plain(name)) {
-        fuse_reply_err(req, EOPNOTSUPP);
+    if (control_is_node(ino) || !is_plain(name) || is_bare_prefix(name)) {
+        fuse_reply_err(req, is_bare_prefix(name) ? EINVAL : EOPNOTSUPP);
         return;
     }
     tree_lock(fs->tree);
@@ -140,6 +147,10 @@ void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
     size_t len = 0;
     if (control_is_node(ino) || !is_plain(name)) {
         fuse_reply_err(req, control_is_node(ino) && is_plain(name) ? ENODATA : EOPNOTSUPP);
+        return;
+    }
+    if (is_bare_prefix(name)) {
+        fuse_reply_err(req, EINVAL);
         return;
     }
     tree_lock(fs->tree);

@@ -1,5 +1,7 @@
 #include "fs/session.h"
 
+#include "fs/statx.h"
+
 #include <errno.h>
 #include <linux/fuse.h>
 #include <stdatomic.h>
@@ -42,6 +44,7 @@ static void look_at_request(char *buf, size_t len)
     struct fuse_in_header *in = (struct fuse_in_header *) (void *) buf;
     const void *arg = buf + sizeof *in;
     kills_privileges = answering_init = false;
+    statx_leave();
     if (len < sizeof *in)
         return;
     size_t arg_len = len - sizeof *in;
@@ -67,6 +70,9 @@ static void look_at_request(char *buf, size_t len)
         break;
     case OPCODE_TMPFILE:
         in->opcode = FUSE_CREATE;
+        break;
+    case STATX_OPCODE:
+        statx_take(buf);
         break;
     case FUSE_INIT:
         answering_init = true;
@@ -135,7 +141,7 @@ static ssize_t write_reply(int fd, struct iovec *iov, int count, void *userdata)
 {
     (void) userdata;
     if (!answering_init || count != 2 || iov[1].iov_len < sizeof(struct fuse_init_out))
-        return write_all(fd, iov, count);
+        return write_all(fd, iov, statx_answer(iov, count));
     answering_init = false;
     add_features(iov[1].iov_base);
     ssize_t n = write_all(fd, iov, count);

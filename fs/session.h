@@ -4,6 +4,7 @@
  * Requests and replies pass through our own read and writev (fuse_session_custom_io), where
  *  - the INIT reply gets the protocol features that libfuse does not ask for: parallel directory
  *    operations, HANDLE_KILLPRIV_V2 (kernel 5.12), and mmap of files with direct I/O (kernel 6.6);
+ *  - STATX (kernel 6.6) becomes a GETATTR (fs/statx.h);
  *  - O_TMPFILE (kernel 6.1) becomes a CREATE, whose name "/" no other request can have;
  *  - flags that libfuse drops from a request are kept for its handler.
  */
