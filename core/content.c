@@ -240,6 +240,12 @@ static int blob_seek(
         return 0;
     }
     *ret_off = (uint64_t) found;
+    /* The file ends with its last byte, but holes begin with pages, as in memory. */
+    if (!data) {
+        *ret_off = (uint64_t) content_pages_of(*ret_off) * CONTENT_PAGE_BYTES;
+        if (*ret_off > size)
+            *ret_off = size;
+    }
     return 0;
 }
 

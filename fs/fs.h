@@ -42,10 +42,10 @@ struct fs {
     struct remount_watch remounts;
     _Atomic int64_t clock_offset_ms; /* -o test-clock */
     struct timespec started;
-    struct handle *handles;        /* all open files: their RELEASE may never come */
-    uint32_t owner_uid, owner_gid; /* who mounted */
-    bool stored_enabled;           /* ttlMonitorEnabled without the mount's monitor= */
-    _Atomic bool mmap_direct;      /* the kernel maps files that are open with direct I/O */
+    struct handle *handles;           /* all open files: their RELEASE may never come */
+    uint32_t owner_uid, owner_gid;    /* who mounted */
+    bool stored_enabled;              /* ttlMonitorEnabled without the mount's monitor= */
+    _Atomic bool mmap_direct;         /* the kernel maps files that are open with direct I/O */
     _Atomic unsigned int mount_flags; /* MOUNT_…, see fs/access_time.h */
 };
 
@@ -109,6 +109,15 @@ void fs_reply_done(fuse_req_t req, int err);
 
 /* With -o sync, waits until everything noted so far is durable. Returns 0 or a positive errno. */
 int fs_settle(struct fs *fs);
+
+/*
+ * What was deleted takes its room until the kernel has let go of it, which it tells a moment after
+ * unlink and close have returned. So before anybody hears that there is no room: waits a moment for
+ * that, if it can help. Expects the lock; lets go when it returns true.
+ * @tries  of the caller; 0 at first
+ * Returns true when the work is to be tried again.
+ */
+bool fs_room_may_come(struct fs *fs, int err, int *tries);
 
 /*
  * A visible name in a collection, or NULL; expired ones are counted as hidden accesses. Expects the

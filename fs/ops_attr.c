@@ -207,13 +207,30 @@ static void space(struct fs *fs, struct statvfs *st)
     }
 }
 
+/*
+ * What was deleted a moment ago shall not count any more, though the kernel may not have let go of it
+ * yet. What somebody has open counts, and is not waited for long. Expects the lock; lets go.
+ */
+static void wait_for_orphans(struct fs *fs)
+{
+    const struct btree *orphans = &fs->tree->orphans;
+    uint64_t before = 0;
+    int tries = 0;
+    if (!fs->tree->budget.max_pages && !fs->tree->max_documents)
+        return;
+    do
+        before = orphans->count;
+    while (fs_room_may_come(fs, -ENOSPC, &tries) && orphans->count < before);
+}
+
 void op_statfs(fuse_req_t req, fuse_ino_t ino)
 {
     struct fs *fs = fs_of(req);
     struct statvfs st = {.f_namemax = DOCUMENT_NAME_MAX_BYTES};
     (void) ino;
-    space(fs, &st);
     tree_lock(fs->tree);
+    wait_for_orphans(fs);
+    space(fs, &st);
     if (fs->tree->max_documents) {
         uint64_t max = fs->tree->max_documents, used = fs->tree->ndocuments;
         st.f_files = max;

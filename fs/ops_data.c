@@ -172,7 +172,11 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
     struct document *doc = handle->doc;
     tree_lock(fs->tree);
     struct timespec now = fs_now(fs);
-    ssize_t n = file_write(fs->tree, doc, buf, size, (uint64_t) off);
+    int tries = 0;
+    ssize_t n;
+    do
+        n = file_write(fs->tree, doc, buf, size, (uint64_t) off);
+    while (fs_room_may_come(fs, (int) n, &tries));
     if (n >= 0) {
         filing_written(&fs->ttl, doc, timespec_ms(now), handle->creator);
         document_set_mtime(doc, now);
@@ -268,7 +272,10 @@ void op_fallocate(
     struct document *doc = handle->doc;
     tree_lock(fs->tree);
     struct timespec now = fs_now(fs);
-    int err = file_allocate(fs->tree, doc, mode, (uint64_t) offset, (uint64_t) length);
+    int tries = 0, err;
+    do
+        err = file_allocate(fs->tree, doc, mode, (uint64_t) offset, (uint64_t) length);
+    while (fs_room_may_come(fs, err, &tries));
     if (!err) {
         filing_written(&fs->ttl, doc, timespec_ms(now), handle->creator);
         document_set_mtime(doc, now);

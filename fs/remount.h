@@ -23,9 +23,9 @@ struct remount_watch {
     pthread_t thread;
     int stop; /* an eventfd; -1 when the thread does not run */
     int table;
-    char *mountpoint;     /* as in the table: symlinks resolved, blanks escaped */
-    unsigned int seen;    /* MOUNT_… flags that the table showed last */
-    bool found;           /* then the device is known */
+    char *mountpoint;  /* as in the table: symlinks resolved, blanks escaped */
+    unsigned int seen; /* MOUNT_… flags that the table showed last */
+    bool found;        /* then the device is known */
     unsigned int dev_major, dev_minor;
 };
 
