@@ -10,10 +10,13 @@
 #define TTLFS_FS_FS_H
 
 #include "core/tree.h"
+#include "fs/archive.h"
 #include "fs/committer.h"
+#include "fs/events.h"
 #include "fs/monitor_thread.h"
 #include "fs/notify.h"
 #include "fs/options.h"
+#include "fs/profile.h"
 #include "fs/remount.h"
 #include "ttl/ttl.h"
 
@@ -40,6 +43,9 @@ struct fs {
     struct monitor_thread monitor;
     struct notifier notifier;
     struct remount_watch remounts;
+    struct events events; /* `.ttlfs/events` */
+    struct profile profile;
+    struct archive archive;
     _Atomic int64_t clock_offset_ms; /* -o test-clock */
     struct timespec started;
     struct handle *handles;           /* all open files: their RELEASE may never come */
@@ -126,7 +132,8 @@ bool fs_room_may_come(struct fs *fs, int err, int *tries);
 struct dentry *fs_find(struct fs *fs, struct collection *parent, const char *name, int64_t now_ms);
 
 /*
- * Deletes an expired name that is in the way of a request. Expects the lock. Errors: -ENOMEM.
+ * Deletes an expired name that is in the way of a request, or moves it aside until it is archived.
+ * Expects the lock. Errors: -ENOMEM, -ENOSPC.
  */
 int fs_expire(struct fs *fs, struct dentry *d, struct timespec now);
 

@@ -7,9 +7,11 @@
 #include "fs/privileges.h"
 #include "fs/statx.h"
 
+#include "core/document_acl.h"
 #include "core/file.h"
 #include "core/store.h"
 #include "ttl/deadline.h"
+#include "ttl/events.h"
 #include "ttl/filing.h"
 
 #include <errno.h>
@@ -97,7 +99,7 @@ static void set_owner_and_mode(
     if (to_set & FUSE_SET_ATTR_GID)
         doc->gid = attr->st_gid;
     if (to_set & FUSE_SET_ATTR_MODE)
-        doc->mode = (doc->mode & S_IFMT) | (attr->st_mode & 07777);
+        document_chmod(doc, attr->st_mode);
     if (to_set & FUSE_SET_ATTR_SIZE)
         privileges_after_write(req, doc);
 }
@@ -151,6 +153,8 @@ void op_setattr(
     if (!err)
         err = change(req, doc, attr, to_set, handle, now);
     bool forward = !err && by_path && fs_look(fs, doc, now_ms);
+    if (!err && by_path && doc->links)
+        ttl_tell(&fs->ttl, TTL_EVENT_CHANGED, doc->links, now_ms);
     fs_stat(fs, doc, &st);
     document_unpin(fs->tree, doc);
     tree_unlock(fs->tree);

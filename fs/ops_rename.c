@@ -8,6 +8,7 @@
 #include "fs/fs.h"
 
 #include "ttl/deadline.h"
+#include "ttl/events.h"
 #include "ttl/filing.h"
 
 #include <errno.h>
@@ -38,13 +39,14 @@ static int make_whiteout(struct rename *r, struct document **ret_doc)
     return tree_make(r->fs->tree, &seed, ret_doc);
 }
 
-/* Moves a name; leaves the whiteout, if there is one, in its place. */
-static int move(struct rename *r, struct dentry *d, struct document *whiteout)
+/* Moves a name, which changes its dentry; leaves the whiteout, if there is one, in its place. */
+static int move(struct rename *r, struct dentry **d, struct document *whiteout)
 {
     struct tree *tree = r->fs->tree;
-    int err = tree_move(tree, d, r->to, r->newname, strlen(r->newname), r->now, &d);
+    struct dentry *left;
+    int err = tree_move(tree, *d, r->to, r->newname, strlen(r->newname), r->now, d);
     if (!err && whiteout)
-        err = tree_link(tree, whiteout, r->from, r->name, strlen(r->name), r->now, &d);
+        err = tree_link(tree, whiteout, r->from, r->name, strlen(r->name), r->now, &left);
     return err;
 }
 
@@ -114,6 +116,10 @@ static int exchange(struct rename *r, struct dentry *a, struct dentry *b)
         ruleset_put(from_b.rules);
         return err;
     }
+    if (!document_is_collection(of_b))
+        ttl_tell(&r->fs->ttl, TTL_EVENT_CHANGED, a, r->now_ms);
+    if (!document_is_collection(of_a))
+        ttl_tell(&r->fs->ttl, TTL_EVENT_CHANGED, b, r->now_ms);
     document_pin(of_b);
     err = arrived(r, &from_a);
     int second = arrived(r, &from_b);
@@ -195,10 +201,17 @@ static int rename_locked(struct rename *r)
     d = err ? NULL : tree_find(fs->tree, r->from, r->name, strlen(r->name));
     if (!err && (!d || d->doc != doc))
         err = -ENOENT;
+    bool told = !err && !document_is_collection(doc);
+    if (told)
+        ttl_tell(&fs->ttl, TTL_EVENT_DELETED, d, r->now_ms);
     if (!err)
-        err = move(r, d, whiteout);
+        err = move(r, &d, whiteout);
     if (whiteout)
         document_unpin(fs->tree, whiteout);
+    /* Where it could not be moved it is back at once. */
+    if (told)
+        ttl_tell(&fs->ttl, target && !hidden && !err ? TTL_EVENT_CHANGED : TTL_EVENT_CREATED, d,
+            r->now_ms);
     if (err) {
         ruleset_put(from.rules);
         return err;

@@ -22,8 +22,9 @@ struct mount_words {
 struct fs_options {
     char *store;      /* "memory:" or an absolute path */
     char *mountpoint; /* absolute */
+    char *archive;    /* absolute; NULL: not given */
     bool foreground, debug, help, version;
-    bool read_only, test_clock, sync;
+    bool read_only, test_clock, sync, noacl;
     bool remount;      /* change the flags of an existing mount, and end */
     bool kernel_words; /* options that only a mount that is there shows */
     struct mount_words mount_words;
