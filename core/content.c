@@ -252,7 +252,7 @@ static int blob_end(const struct content *content, uint64_t *ret_end, uint64_t *
 static int blob_seek(
     const struct content *content, uint64_t size, uint64_t off, bool data, uint64_t *ret_off)
 {
-    uint64_t end, page_end;
+    uint64_t end = 0, page_end = 0;
     int err = blob_end(content, &end, &page_end);
     if (err)
         return err;
