@@ -11,6 +11,8 @@ import pytest
 from conftest import TIME_FACTOR, raises_errno, wait_until
 from observehelp import Events, short
 
+MONITOR_OFF = pytest.mark.ttlfs(opts="test-clock,monitor=off")
+
 
 def create(mount, path):
     os.close(os.open(mount.p(path), os.O_CREAT | os.O_WRONLY, 0o644))
@@ -61,8 +63,8 @@ def test_directories_reading_and_attributes_say_nothing(mount):
         assert [short(event) for event in events.seen] == ["created /last"]
 
 
+@MONITOR_OFF
 def test_expiry(mount):
-    mount.param("ttlMonitorEnabled", "false")
     mount.set(".", "ttl.idle", "10s")
     create(mount, "idle")
     create(mount, "own")
@@ -276,7 +278,6 @@ def test_a_slow_reader_loses_the_oldest_lines_and_is_told(mount):
 
 def expire_while_polling(mount, total):
     """Each expiration is told once, in the order of the deadlines."""
-    mount.param("ttlMonitorEnabled", "false")
     mount.set(".", "ttl.index._created", "10")
     os.mkdir(mount.p("many"))
     directory = os.open(mount.p("many"), os.O_RDONLY)
@@ -295,12 +296,14 @@ def expire_while_polling(mount, total):
 
 
 @pytest.mark.tsan
+@MONITOR_OFF
 def test_every_expiration_is_told_once(mount):
     expire_while_polling(mount, 5000)
 
 
 @pytest.mark.long
 @pytest.mark.limit(600)
+@MONITOR_OFF
 def test_100000_expirations(mount):
     expire_while_polling(mount, 100_000)
 

@@ -9,6 +9,8 @@ import pytest
 from conftest import run, wait_until
 from observehelp import index_of
 
+MONITOR_OFF = pytest.mark.ttlfs(opts="test-clock,monitor=off")
+
 LABELS = r'(?:[a-zA-Z_]\w*="(?:[^"\\\n]|\\["\\n])*"(?:,[a-zA-Z_]\w*="(?:[^"\\\n]|\\["\\n])*")*)'
 SAMPLE = re.compile(rf"([a-zA-Z_:][\w:]*)(?:\{{({LABELS})\}})? ([-+]?[\d.]+(?:e[-+]?\d+)?|NaN|[-+]Inf)$")
 LABEL = re.compile(r'([a-zA-Z_]\w*)="((?:[^"\\\n]|\\["\\n])*)"')
@@ -58,8 +60,8 @@ def test_status_of_a_new_mount(mount):
         "errors", "hiddenAccesses"}
 
 
+@MONITOR_OFF
 def test_backlog_and_lag(mount):
-    mount.param("ttlMonitorEnabled", "false")
     os.mkdir(mount.p("s"))
     mount.set("s", "ttl.idle", "10s")
     mount.set("s", "ttl.index._created", "60")
@@ -83,8 +85,8 @@ def test_backlog_and_lag(mount):
     assert value(mount, "ttlfs_ttl_deleted_documents_total") == 2
 
 
+@MONITOR_OFF
 def test_next_deadline(mount):
-    mount.param("ttlMonitorEnabled", "false")
     mount.set(".", "ttl.idle", "100s")
     mount.write("a", "x")
     created = mount.get("a", "ttl.deadline")
