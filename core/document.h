@@ -80,6 +80,7 @@ enum {
     DOCUMENT_LINKS_STORED = 1 << 8,   /* its names are in STORE_LINKS, not in its record */
     DOCUMENT_REMOVED = 1 << 10,       /* has lost its last name, and gets no other */
     DOCUMENT_COLD = 1 << 9,           /* the small content is in the store only */
+    DOCUMENT_TAIL_HOLE = 1 << 17,     /* the last page of the small content is a hole */
     DOCUMENT_ACL = 1 << 16,           /* there may be an access control list among its xattrs */
 };
 

@@ -185,6 +185,12 @@ void document_forget(struct tree *tree, struct document *doc, uint64_t n);
  */
 void document_evict(struct tree *tree, struct document *doc);
 
+/*
+ * So many bytes of a small content take room: all, or all but a last page that has never been
+ * written to.
+ */
+uint64_t document_dense_bytes(const struct document *doc);
+
 /* Pages that a regular file's content takes. Not for large contents of documents being written. */
 int64_t document_pages(const struct document *doc);
 

@@ -104,11 +104,18 @@ void document_evict(struct tree *tree, struct document *doc)
     doc->flags |= DOCUMENT_COLD;
 }
 
+uint64_t document_dense_bytes(const struct document *doc)
+{
+    if (!(doc->flags & DOCUMENT_TAIL_HOLE))
+        return doc->size;
+    return (doc->size - 1) / CONTENT_PAGE_BYTES * CONTENT_PAGE_BYTES;
+}
+
 int64_t document_pages(const struct document *doc)
 {
     if (!S_ISREG(doc->mode))
         return 0;
-    return doc->content ? content_pages(doc->content) : content_pages_of(doc->size);
+    return doc->content ? content_pages(doc->content) : content_pages_of(document_dense_bytes(doc));
 }
 
 int tree_make(struct tree *tree, const struct document_seed *seed, struct document **ret_doc)
