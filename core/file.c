@@ -108,7 +108,7 @@ static int small_resize(struct tree *tree, struct document *doc, uint64_t size, 
 {
     bool hole = content_pages_of(dense) < content_pages_of(size);
     int64_t pages = content_pages_of(dense) - document_pages(doc);
-    int err = content_charge(&tree->budget, pages);
+    int err = content_charge(document_budget(tree, doc), pages);
     if (err)
         return err;
     if (size == 0) {
@@ -118,7 +118,7 @@ static int small_resize(struct tree *tree, struct document *doc, uint64_t size, 
     } else {
         err = small_reserve(doc, size);
         if (err) {
-            content_charge(&tree->budget, -pages);
+            content_charge(document_budget(tree, doc), -pages);
             return err;
         }
     }
@@ -166,7 +166,8 @@ static int make_large(struct tree *tree, struct document *doc)
             return -ENOMEM;
         if (size)
             memcpy(copy, doc->data, size);
-        struct content *content = content_new(tree->store, blob_number(tree), &tree->budget);
+        struct content *content =
+            content_new(tree->store, blob_number(tree), document_budget(tree, doc));
         tree_unlock(tree);
         int err = content ? content_open(content, true) : -ENOMEM;
         if (!err && dense)
@@ -185,7 +186,7 @@ static int make_large(struct tree *tree, struct document *doc)
                 return err;
             continue;
         }
-        content_charge(&tree->budget, -document_pages(doc));
+        content_charge(document_budget(tree, doc), -document_pages(doc));
         doc->flags &= ~(uint32_t) DOCUMENT_TAIL_HOLE;
         free(doc->data);
         doc->data = NULL;

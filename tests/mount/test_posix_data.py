@@ -278,7 +278,7 @@ def test_holes_of_small_files(fs):
         (lambda: os.pwrite(fd, b"x", PAGE - 1), 1, [(0, PAGE)]),
         (lambda: os.pwrite(fd, b"x", PAGE + 7), 2, [(0, PAGE + 8)]),
         (lambda: os.ftruncate(fd, 2 * PAGE + 1), 2, [(0, 2 * PAGE)]),
-        (lambda: fallocate(fd, 0, 2 * PAGE, 2), 3, [(0, 2 * PAGE + 2)]),
+        (lambda: (fallocate(fd, 0, 2 * PAGE, 2), os.pwrite(fd, b"x", 2 * PAGE)), 3, [(0, 2 * PAGE + 2)]),
         (lambda: os.ftruncate(fd, 3 * PAGE + 1), 3, [(0, 3 * PAGE)]),
         (lambda: os.pwrite(fd, b"x", 4 * PAGE + 5), 4, [(0, 3 * PAGE), (4 * PAGE, 4 * PAGE + 6)]),
         (lambda: os.ftruncate(fd, 0), 0, []),
