@@ -3,12 +3,14 @@
  */
 #include "fs/control.h"
 #include "fs/fs.h"
+#include "fs/kinds.h"
 #include "fs/session.h"
 
 #include "core/file.h"
 #include "core/store.h"
 #include "ttl/deadline.h"
 #include "ttl/filing.h"
+#include "ttl/timeseries.h"
 
 #include <errno.h>
 #include <string.h>
@@ -57,8 +59,13 @@ static int set_size(struct fs *fs, struct document *doc, uint64_t size, const st
     int err = file_open(fs->tree, doc);
     if (err)
         return err;
-    err = file_truncate(fs->tree, doc, size);
+    if (doc->flags & DOCUMENT_CAPPED)
+        err = kinds_grow(fs, doc, size, now);
+    if (!err)
+        err = file_truncate(fs->tree, doc, size);
     if (!err) {
+        if (doc->flags & DOCUMENT_CAPPED)
+            kinds_grew(fs, doc, now);
         filing_written(&fs->ttl, doc, timespec_ms(now), handle && handle->creator);
         document_set_mtime(doc, now);
         document_set_ctime(doc, now);
@@ -138,6 +145,7 @@ void op_setattr(
     if (!err)
         err = change(fs, doc, attr, to_set, handle, now);
     bool forward = !err && by_path && fs_look(fs, doc, now_ms);
+    forward |= timeseries_came_forward(&fs->ttl);
     fs_stat(fs, doc, &st);
     document_unpin(fs->tree, doc);
     tree_unlock(fs->tree);

@@ -3,12 +3,14 @@
  */
 #include "fs/control.h"
 #include "fs/fs.h"
+#include "fs/kinds.h"
 #include "fs/log.h"
 #include "fs/session.h"
 
 #include "core/file.h"
 #include "ttl/deadline.h"
 #include "ttl/filing.h"
+#include "ttl/timeseries.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -190,8 +192,12 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
     struct document *doc = handle->doc;
     tree_lock(fs->tree);
     struct timespec now = fs_now(fs);
-    ssize_t n = file_write(fs->tree, doc, buf, size, (uint64_t) off);
+    ssize_t n = doc->flags & DOCUMENT_CAPPED ? kinds_grow(fs, doc, (uint64_t) off + size, now) : 0;
+    if (n == 0)
+        n = file_write(fs->tree, doc, buf, size, (uint64_t) off);
     if (n >= 0) {
+        if (doc->flags & DOCUMENT_CAPPED)
+            kinds_grew(fs, doc, now);
         filing_written(&fs->ttl, doc, timespec_ms(now), handle->creator);
         document_set_mtime(doc, now);
         document_set_ctime(doc, now);
@@ -214,13 +220,19 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
  * A descriptor was closed or synced: looks at the document's fields, and the kernel hears of it when
  * that brought the deadline forward. Replies.
  */
-static void look_and_reply(fuse_req_t req, struct document *doc, int err)
+static void look_and_reply(fuse_req_t req, const struct handle *handle, bool closes, int err)
 {
     struct fs *fs = fs_of(req);
+    struct document *doc = handle->doc;
     tree_lock(fs->tree);
     bool forward = fs_look(fs, doc, fs_now_ms(fs));
+    if (closes && !err)
+        err = -kinds_close(handle);
+    bool all = timeseries_came_forward(&fs->ttl);
     tree_unlock(fs->tree);
-    if (forward)
+    if (all)
+        notifier_forget_names(&fs->notifier);
+    else if (forward)
         fs_deadline_came_forward(fs, doc);
     fuse_reply_err(req, err);
 }
@@ -231,7 +243,7 @@ void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
         fuse_reply_err(req, 0);
         return;
     }
-    look_and_reply(req, fs_handle(fi)->doc, 0);
+    look_and_reply(req, fs_handle(fi), true, 0);
 }
 
 void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
@@ -245,6 +257,8 @@ void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     struct document *doc = handle->doc;
     tree_lock(fs->tree);
     bool forward = handle->wrote && fs_look(fs, doc, fs_now_ms(fs));
+    kinds_release(fs, handle);
+    forward |= timeseries_came_forward(&fs->ttl);
     fs_handle_free(fs, handle);
     tree_unlock(fs->tree);
     if (forward)
@@ -261,7 +275,7 @@ void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_inf
         return;
     }
     int err = -committer_wait(&fs->committer);
-    look_and_reply(req, fs_handle(fi)->doc, err);
+    look_and_reply(req, fs_handle(fi), false, err);
 }
 
 void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
@@ -285,7 +299,12 @@ void op_fallocate(
     struct document *doc = handle->doc;
     tree_lock(fs->tree);
     struct timespec now = fs_now(fs);
-    int err = file_allocate(fs->tree, doc, mode, (uint64_t) offset, (uint64_t) length);
+    bool grows = doc->flags & DOCUMENT_CAPPED && !(mode & FALLOC_FL_KEEP_SIZE);
+    int err = grows ? kinds_grow(fs, doc, (uint64_t) offset + (uint64_t) length, now) : 0;
+    if (!err)
+        err = file_allocate(fs->tree, doc, mode, (uint64_t) offset, (uint64_t) length);
+    if (!err && grows)
+        kinds_grew(fs, doc, now);
     if (!err) {
         filing_written(&fs->ttl, doc, timespec_ms(now), handle->creator);
         document_set_mtime(doc, now);

@@ -3,12 +3,14 @@
  */
 #include "fs/control.h"
 #include "fs/fs.h"
+#include "fs/kinds.h"
 #include "fs/session.h"
 
 #include "core/file.h"
 #include "ttl/deadline.h"
 #include "ttl/filing.h"
 #include "ttl/monitor.h"
+#include "ttl/timeseries.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -109,6 +111,23 @@ static int claim_name(struct fs *fs, struct collection *c, const char *name, str
     return fs_expire(fs, d, now);
 }
 
+/*
+ * The same, and room for it where the collection is capped. Lets go, when many have to make room.
+ * @doc  gets the name; NULL: a new, empty one
+ * Errors: also -ENOSPC, -EFBIG.
+ */
+static int claim_place(struct fs *fs, struct collection *c, const char *name, struct document *doc,
+    struct timespec now)
+{
+    int err;
+    do {
+        err = claim_name(fs, c, name, now);
+        if (!err)
+            err = kinds_make_room(fs, c, doc, NULL, now);
+    } while (err > 0);
+    return err;
+}
+
 /* Who owns what is made in a collection: the caller, or the group of a setgid directory. */
 static struct document_seed seed_for(fuse_req_t req, const struct collection *c, mode_t mode,
     dev_t rdev, const char *target, struct timespec now)
@@ -138,13 +157,17 @@ static void make(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mod
     struct document_seed seed = seed_for(req, c, mode, rdev, target, now);
     struct document *doc = NULL;
     struct dentry *d;
-    int err = claim_name(fs, c, name, now);
+    int err = S_ISDIR(mode) ? claim_name(fs, c, name, now) : claim_place(fs, c, name, NULL, now);
+    if (!err)
+        err = kinds_may_make(c, mode);
     if (!err)
         err = tree_make(fs->tree, &seed, &doc);
     if (!err)
         err = tree_link(fs->tree, doc, c, name, strlen(name), now, &d);
     if (!err)
         fs_fill_entry(fs, d, timespec_ms(now), &e);
+    if (!err)
+        kinds_came(fs, c, doc, now);
     if (doc)
         document_unpin(fs->tree, doc);
     tree_unlock(fs->tree);
@@ -186,12 +209,15 @@ void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name
     struct document *doc = fs_document(fs, ino);
     struct dentry *d;
     bool gone = doc->flags & DOCUMENT_REMOVED || ttl_document_hidden(&fs->ttl, doc, now_ms);
-    int err = gone ? -ENOENT : 0;
+    int err = gone ? -ENOENT : kinds_admit(fs, c, doc);
     if (!err)
-        err = claim_name(fs, c, name, now);
+        err = claim_place(fs, c, name, doc, now);
+    if (!err)
+        err = kinds_arrive(fs, c, doc);
     if (!err)
         err = tree_link(fs->tree, doc, c, name, strlen(name), now, &d);
     if (!err) {
+        kinds_came(fs, c, doc, now);
         fs_fill_entry(fs, d, now_ms, &e);
         /* What its fields say under this collection's rules is not known before the reply is made.
          */
@@ -237,7 +263,10 @@ void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
         else
             err = tree_unlink(fs->tree, d, now);
     }
+    bool forward = timeseries_came_forward(&fs->ttl);
     tree_unlock(fs->tree);
+    if (forward)
+        notifier_forget_names(&fs->notifier);
     fs_reply_done(req, -err);
 }
 
@@ -321,7 +350,7 @@ void op_create(
     struct document_seed seed = seed_for(req, c, (mode & 07777) | S_IFREG, 0, NULL, now);
     struct document *doc = NULL;
     struct dentry *d = NULL;
-    int err = tmpfile ? 0 : claim_name(fs, c, name, now);
+    int err = tmpfile ? 0 : claim_place(fs, c, name, NULL, now);
     if (!err)
         err = tree_make(fs->tree, &seed, &doc);
     if (!err && !tmpfile)
@@ -334,6 +363,8 @@ void op_create(
         fs_fill_entry(fs, d, timespec_ms(now), &e);
     if (err && d)
         (void) tree_unlink(fs->tree, d, now);
+    else if (d)
+        kinds_came(fs, c, doc, now);
     if (err && doc)
         document_unpin(fs->tree, doc);
     tree_unlock(fs->tree);

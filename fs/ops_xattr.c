@@ -3,9 +3,11 @@
  */
 #include "fs/control.h"
 #include "fs/fs.h"
+#include "fs/kinds.h"
 
 #include "ttl/deadline.h"
 #include "ttl/rules.h"
+#include "ttl/timeseries.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -82,9 +84,14 @@ void op_setxattr(
         err = -ENOENT;
     } else if (rules_own(name)) {
         document_pin(doc);
+        if (strcmp(name, TTL_XATTR_PREFIX "timeseries") == 0 && document_is_collection(doc))
+            (void) fs_clear_expired(fs, document_collection(doc), now);
         err = rules_set(&fs->ttl, doc, name, value, size, flags, timespec_ms(now), &forward, &why);
         if (err)
             fs_note_refusal(doc, &why);
+        else if (strcmp(name, TTL_XATTR_PREFIX "capped") == 0)
+            kinds_trim(fs, document_collection(doc));
+        forward |= timeseries_came_forward(&fs->ttl);
         document_unpin(fs->tree, doc);
     } else {
         err = set_plain(fs, doc, name, value, size, flags);
@@ -111,7 +118,13 @@ void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
         err = -ENOENT;
     } else if (rules_own(name)) {
         document_pin(doc);
-        err = rules_remove(&fs->ttl, doc, name, timespec_ms(now), &forward);
+        struct reason why = {0};
+        err = rules_may_end(doc, name, &why);
+        if (err)
+            fs_note_refusal(doc, &why);
+        else
+            err = rules_remove(&fs->ttl, doc, name, timespec_ms(now), &forward);
+        forward |= timeseries_came_forward(&fs->ttl);
         document_unpin(fs->tree, doc);
     } else {
         err = remove_plain(fs, doc, name);
@@ -186,6 +199,8 @@ void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
     for (const struct xattr *x = doc->xattrs; x && names && !err; x = x->next) {
         /* As every filesystem: trusted attributes are not there for anybody else. */
         if (!root && strncmp(x->bytes, "trusted.", 8) == 0)
+            continue;
+        if (strncmp(x->bytes, DOCUMENT_NOTE_PREFIX, sizeof DOCUMENT_NOTE_PREFIX - 1) == 0)
             continue;
         memcpy(names + at, x->bytes, x->name_len + 1U);
         at += x->name_len + 1U;

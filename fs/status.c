@@ -1,5 +1,7 @@
 #include "fs/status.h"
 
+#include "fs/kinds.h"
+
 #include "core/dates.h"
 #include "core/index.h"
 
@@ -87,6 +89,7 @@ static void append_metrics(bson_t *b, const struct ttl_metrics *m)
     BSON_APPEND_INT64(&ttl, "archivedDocuments", (int64_t) m->archived_documents);
     BSON_APPEND_INT64(&ttl, "errors", (int64_t) m->errors);
     BSON_APPEND_INT64(&ttl, "hiddenAccesses", (int64_t) m->hidden_accesses);
+    BSON_APPEND_INT64(&ttl, "evictedDocuments", (int64_t) m->evicted_documents);
     bson_append_document_end(&metrics, &ttl);
     bson_append_document_end(b, &metrics);
 }
@@ -106,6 +109,7 @@ static void append_collections(bson_t *b, const struct tree *tree)
         bson_append_document_begin(&collections, key, -1, &one);
         BSON_APPEND_INT64(&one, "documents", (int64_t) (c->names.count - (c->doc.nlink - 2)));
         BSON_APPEND_INT64(&one, "collections", (int64_t) c->doc.nlink - 2);
+        kinds_append_status(c, &one);
         bson_append_document_end(&collections, &one);
         n++;
     }

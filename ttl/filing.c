@@ -3,6 +3,8 @@
 #include "core/dates.h"
 #include "core/fields.h"
 #include "core/file.h"
+#include "ttl/capped.h"
+#include "ttl/timeseries.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -19,6 +21,14 @@ static bool filter_admits(const struct index *index, const bson_t *fields)
 static int file_in_index(struct ttl *ttl, const struct ruleset *rs, struct index *index,
     struct dentry *d, const bson_t *fields)
 {
+    if (index->kind == INDEX_BUCKETS)
+        return 0; /* timeseries_update has done that */
+    if (index->kind == INDEX_CAPPED)
+        return index_file(index, d, capped_order(ttl, d->doc), false);
+    if (index->kind == INDEX_TIMESERIES && !timeseries_has(rs->timeseries, d)) {
+        index_unfile(index, d);
+        return 0;
+    }
     bool from_fields = index->kind == INDEX_FIELD || index->spec.filter;
     if (from_fields && !fields && !index_slot(d, index, NULL))
         return 0;
@@ -33,6 +43,9 @@ static int file_in_index(struct ttl *ttl, const struct ruleset *rs, struct index
             return 0;
         }
         key = date_add_saturated(key, ttl_jitter_ms(d->doc, (int64_t) index->spec.jitter_s * 1000));
+    } else if (index->kind == INDEX_TIMESERIES) {
+        /* Never later than its bucket's date, and right whatever becomes of the bucket. */
+        key = timeseries_own_ms(rs->timeseries, d);
     } else {
         /* With fields unknown a field index keeps its key; what a hold had parked is filed again. */
         key = ttl_index_date(rs, d, index);
@@ -89,7 +102,7 @@ int filing_update(struct ttl *ttl, struct dentry *d, const bson_t *fields)
         if (index != d->parent->own_deadlines && !in_force(rs, index))
             index_unfile(index, d);
     }
-    int err = 0;
+    int err = rs->timeseries ? timeseries_update(rs->timeseries, d, fields) : 0;
     for (unsigned int i = 0; i < rs->nindexes; i++) {
         int one = file_in_index(ttl, rs, rs->indexes[i], d, fields);
         err = err ? err : one;
@@ -132,9 +145,18 @@ static void move_date(struct ttl *ttl, struct document *doc, int64_t *date, int6
         (void) filing_update_document(ttl, doc, NULL);
 }
 
+/*
+ * Is the document expired and hidden? One that was refused by its collection is only hidden: who has
+ * it open may still make it good.
+ */
+static bool is_over(struct ttl *ttl, struct document *doc, int64_t now_ms)
+{
+    return !(doc->flags & DOCUMENT_REFUSED) && ttl_document_hidden(ttl, doc, now_ms);
+}
+
 void filing_accessed(struct ttl *ttl, struct document *doc, int64_t now_ms, bool creator)
 {
-    if (ttl->read_only || ttl_document_hidden(ttl, doc, now_ms))
+    if (ttl->read_only || is_over(ttl, doc, now_ms))
         return;
     if (doc->accessed_ms == now_ms && (creator || doc->flags & DOCUMENT_EXTENDED))
         return;
@@ -148,7 +170,7 @@ void filing_accessed(struct ttl *ttl, struct document *doc, int64_t now_ms, bool
 
 void filing_written(struct ttl *ttl, struct document *doc, int64_t now_ms, bool creator)
 {
-    if (ttl->read_only || ttl_document_hidden(ttl, doc, now_ms))
+    if (ttl->read_only || is_over(ttl, doc, now_ms))
         return;
     filing_accessed(ttl, doc, now_ms, creator);
     if (doc->ts_ms != now_ms && journal_will_change(ttl->tree, doc) == 0)
@@ -240,6 +262,7 @@ static int file_by_fields(struct ttl *ttl, struct document *doc, bson_t *fields)
     int32_t own_ttl_s = 0;
     (void) fields_ttl_seconds(fields, &own_ttl_s);
     doc->own_ttl_s = own_ttl_s;
+    doc->flags &= ~(uint32_t) DOCUMENT_TIMELESS;
     int err = 0;
     for (struct dentry *d = doc->links; d; d = d->link_next) {
         const struct ruleset *rs = ruleset_of(ttl, d->parent);
@@ -303,9 +326,23 @@ static void look_end(struct ttl *ttl, const struct look *look)
     *at = look->next;
 }
 
+int filing_fields(struct ttl *ttl, struct document *doc, bson_t *ret_fields)
+{
+    bool stale = doc->flags & DOCUMENT_FIELDS_STALE;
+    document_pin(doc);
+    int err = parse_content(ttl, doc, ret_fields);
+    if (!err)
+        err = add_attribute_fields(doc, ret_fields);
+    /* Nobody was filed by them. */
+    if (stale)
+        doc->flags |= DOCUMENT_FIELDS_STALE;
+    document_unpin(ttl->tree, doc);
+    return err;
+}
+
 int filing_look(struct ttl *ttl, struct document *doc, int64_t now_ms)
 {
-    if (ttl_document_hidden(ttl, doc, now_ms))
+    if (is_over(ttl, doc, now_ms))
         return 0;
     bson_t fields;
     struct look look;

@@ -45,6 +45,14 @@ void filing_written(struct ttl *ttl, struct document *doc, int64_t now_ms, bool 
  */
 int filing_attribute_value(const char *text, size_t len, bson_t *ret_value, struct reason *why);
 
+/*
+ * What a document says: its content's fields and `user.doc.*`, without the system fields. Lets go;
+ * the document must not go meanwhile.
+ * @ret_fields  initialised by the call whatever it returns; the caller bson_destroys it
+ * Errors: -ENOMEM, -EIO, -ENOENT.
+ */
+int filing_fields(struct ttl *ttl, struct document *doc, bson_t *ret_fields);
+
 /* Has a content changed whose fields some rule wants to know? */
 bool filing_wants_fields(struct ttl *ttl, const struct document *doc);
 

@@ -4,6 +4,7 @@
 #include "core/index.h"
 #include "ttl/deadline.h"
 #include "ttl/filing.h"
+#include "ttl/timeseries.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -75,6 +76,7 @@ int monitor_expire(
     struct ttl *ttl, struct dentry *d, struct timespec now, struct monitor_pass *pass)
 {
     uint64_t keys = d->nslots;
+    timeseries_expiring(ttl, d);
     int err = tree_unlink(ttl->tree, d, now);
     if (err)
         return err;
@@ -308,6 +310,17 @@ static bool sub_pass(struct visit *v)
     return left > 0;
 }
 
+/* What became due earlier than it is filed is filed anew before the visits. */
+static void refile(struct ttl *ttl, const struct monitor_hooks *hooks)
+{
+    bool more = true;
+    while (more && !stopped(hooks)) {
+        tree_lock_background(ttl->tree);
+        more = timeseries_refile(ttl);
+        tree_unlock(ttl->tree);
+    }
+}
+
 void monitor_pass(struct ttl *ttl, const struct monitor_hooks *hooks, struct monitor_pass *pass)
 {
     struct visit v = {.ttl = ttl, .hooks = hooks, .pass = pass};
@@ -319,6 +332,7 @@ void monitor_pass(struct ttl *ttl, const struct monitor_hooks *hooks, struct mon
     ttl->pass_running = true;
     tree_unlock(ttl->tree);
 
+    refile(ttl, hooks);
     v.names = hooks->remove ? calloc(MONITOR_SLICE_DOCS, sizeof *v.names) : NULL;
     bool possible = !ttl->read_only && (v.names || !hooks->remove);
     while (possible && !stopped(hooks) && sub_pass(&v))
@@ -340,6 +354,8 @@ int64_t monitor_next_ms(struct ttl *ttl, int64_t now_ms)
     int64_t next_ms = date_add_saturated(now_ms, ttl->params.sleep_s * 1000);
     if (!ttl->params.wake_by_deadline)
         return next_ms;
+    if (ttl->pending)
+        return now_ms;
     struct btree_entry first;
     return btree_first(&ttl->schedule, &first) && first.key < next_ms ? first.key : next_ms;
 }

@@ -58,6 +58,8 @@ struct rules {
     enum ttl_switch until_deleted, hold;
     bool jitter_set;
     int64_t jitter_ms;
+    struct index *capped; /* INDEX_CAPPED; NULL for none. Neither of these two is inherited */
+    struct timeseries *timeseries; /* NULL for none */
     char *error;
 };
 
@@ -68,11 +70,13 @@ struct ruleset {
     enum ttl_refresh refresh; /* never unset */
     bool until_deleted;       /* visibility */
     bool hold;
-    bool needs_fields;        /* some index or filter reads fields of the content */
-    bool files_by_fields;     /* and decides by them alone which deadline a document has */
-    bool tracks_accesses;     /* every single read matters */
-    int64_t jitter_ms;        /* for idle deadlines */
-    struct index *idle, *max; /* NULL for none */
+    bool needs_fields;             /* some index or filter reads fields of the content */
+    bool files_by_fields;          /* and decides by them alone which deadline a document has */
+    bool tracks_accesses;          /* every single read matters */
+    int64_t jitter_ms;             /* for idle deadlines */
+    struct index *idle, *max;      /* NULL for none */
+    struct index *capped;          /* what kind of collection it is: these are its own, and no */
+    struct timeseries *timeseries; /* collection below shares a ruleset that has one of them */
     unsigned int nindexes;
     struct index *indexes[]; /* all, idle and max included */
 };
@@ -126,6 +130,12 @@ int rules_remove(
  */
 int rules_get(struct ttl *ttl, struct document *doc, const char *name, int64_t now_ms,
     char **ret_text, size_t *ret_len);
+
+/*
+ * May this attribute of a document be removed? A kind of collection may not, while documents rely on
+ * it. Errors: -EINVAL with the reason.
+ */
+int rules_may_end(const struct document *doc, const char *name, struct reason *why);
 
 /* Puts words into `user.ttl.error`. Best effort. */
 void rules_note_error(struct document *doc, const struct reason *why);

@@ -16,6 +16,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct timeseries;
+
 /* What `.ttlfs/status.json` shows as metrics.ttl. */
 struct ttl_metrics {
     uint64_t passes;
@@ -24,23 +26,26 @@ struct ttl_metrics {
     uint64_t deleted_keys;        /* index entries that went with them */
     uint64_t invalid_index_skips; /* visits of an index that could not be used */
     uint64_t archived_documents;
-    uint64_t errors;          /* documents that could not be deleted */
-    uint64_t hidden_accesses; /* calls that met an expired, undeleted document */
+    uint64_t errors;            /* documents that could not be deleted */
+    uint64_t hidden_accesses;   /* calls that met an expired, undeleted document */
+    uint64_t evicted_documents; /* that made room in capped collections */
 };
 
 struct ttl {
     struct tree *tree;
     struct ttl_params params;
     struct ttl_metrics metrics;
-    uint64_t visits;          /* of indexes, ever */
-    uint64_t generation;      /* of all rules: rulesets of an older one are made again */
-    struct btree schedule;    /* (when its first entry may be due, index) of every TTL index */
-    int64_t monitor_wakes_ms; /* when the monitor will look by itself; earlier dates wake it */
-    bool read_only;           /* nothing is deleted */
-    bool pass_running;        /* the monitor may hold on to an index without the lock */
-    struct look *looks;       /* contents being parsed without the lock: see filing.c */
-    struct index *graveyard;  /* dropped indexes, until ttl_reap */
-    int failed;               /* -errno of what an observer could not do; read by ttl_load */
+    uint64_t visits;            /* of indexes, ever */
+    uint64_t generation;        /* of all rules: rulesets of an older one are made again */
+    struct btree schedule;      /* (when its first entry may be due, index) of every TTL index */
+    int64_t monitor_wakes_ms;   /* when the monitor will look by itself; earlier dates wake it */
+    bool read_only;             /* nothing is deleted */
+    bool pass_running;          /* the monitor may hold on to an index without the lock */
+    struct look *looks;         /* contents being parsed without the lock: see filing.c */
+    struct index *graveyard;    /* dropped indexes, until ttl_reap */
+    struct timeseries *pending; /* time-series collections that have names to be filed anew */
+    bool names_forward;         /* see timeseries_came_forward */
+    int failed;                 /* -errno of what an observer could not do; read by ttl_load */
     /* Called when the schedule's first date comes before monitor_wakes_ms. May be NULL. */
     void (*wake)(void *arg);
     void *wake_arg;
