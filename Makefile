@@ -41,7 +41,7 @@ PYTHON ?= /usr/bin/python3
 
 # Tests: seconds for each unit program and for all mount tests together; which mount tests.
 UNIT_TIMEOUT ?= 120
-MOUNT_TIMEOUT ?= 600
+MOUNT_TIMEOUT ?= 900
 MARKS ?= not long
 PYTEST_ARGS ?=
 FUZZ_SECONDS ?= 30
@@ -118,8 +118,11 @@ objects = $(patsubst %.c,$(OBJ)/%.o,$(1))
 
 LIB := $(BUILD)/libttlfs.a
 TTLFS_BINARY := $(BUILD)/ttlfs
+# A helper is mount-helpers/NAME.c and, where there are such, NAME_*.c.
+HELPER_MAINS := mount-helpers/mount_ttlfs.c mount-helpers/ttlctl.c
 helper = $(patsubst mount_%,mount.%,$(notdir $(1:.c=)))
-HELPERS := $(addprefix $(BUILD)/,$(foreach source,$(HELPER_SOURCES),$(call helper,$(source))))
+helper_sources = $(1) $(wildcard $(1:.c=_*.c))
+HELPERS := $(addprefix $(BUILD)/,$(foreach source,$(HELPER_MAINS),$(call helper,$(source))))
 UNITS := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(UNIT_SOURCES))
 BENCHES := $(patsubst tests/bench/%.c,$(BUILD)/bench/%,$(BENCH_SOURCES))
 FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/%,$(FUZZ_SOURCES))
@@ -150,10 +153,10 @@ $(TTLFS_BINARY): $(call objects,$(FS_SOURCES)) $(LIB) $(BUILD)/members
 	$(link) $(LIB_LIBS) $(FUSE_LIBS)
 
 define helper-rule
-$(BUILD)/$(call helper,$(1)): $(call objects,$(1)) $(LIB)
+$(BUILD)/$(call helper,$(1)): $(call objects,$(call helper_sources,$(1))) $(LIB) $(BUILD)/members
 	$$(link) $(LIB_LIBS)
 endef
-$(foreach source,$(HELPER_SOURCES),$(eval $(call helper-rule,$(source))))
+$(foreach source,$(HELPER_MAINS),$(eval $(call helper-rule,$(source))))
 
 $(UNITS): $(BUILD)/unit/%: $(OBJ)/tests/unit/%.o $(LIB)
 	$(link) $(LIB_LIBS)
@@ -176,7 +179,7 @@ $(BUILD)/flags: FORCE
 	@$(call note,$(CC) $(AR) $(ALL_CPPFLAGS) $(FUSE_CFLAGS) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(LIB_LIBS) $(FUSE_LIBS))
 
 $(BUILD)/members: FORCE
-	@$(call note,$(LIB_SOURCES) $(FS_SOURCES))
+	@$(call note,$(LIB_SOURCES) $(FS_SOURCES) $(HELPER_SOURCES))
 
 .PHONY: FORCE
 FORCE:
@@ -216,10 +219,10 @@ check-mount: all
 	@$(run_mount)
 
 check-asan:
-	$(SUBMAKE) FLAVOUR=asan check
+	$(SUBMAKE) FLAVOUR=asan UNIT_TIMEOUT=600 MOUNT_TIMEOUT=1800 check
 
 check-tsan:
-	$(SUBMAKE) FLAVOUR=tsan MARKS=tsan check
+	$(SUBMAKE) FLAVOUR=tsan UNIT_TIMEOUT=600 MOUNT_TIMEOUT=900 MARKS="tsan and not long" check
 
 .PHONY: fuzz run-fuzz coverage coverage-report
 fuzz:

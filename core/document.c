@@ -30,10 +30,24 @@ struct xattr *xattr_new(const char *name, const void *value, size_t len)
 void document_xattr_put(struct document *doc, struct xattr *x)
 {
     document_xattr_remove(doc, x->bytes);
+    if (strncmp(x->bytes, "system.", 7) == 0)
+        doc->flags |= DOCUMENT_ACL;
     struct xattr **end = &doc->xattrs;
     while (*end)
         end = &(*end)->next;
     *end = x;
+}
+
+bool document_xattr_fits(const struct document *doc, const char *name, size_t value_len)
+{
+    size_t names = strlen(name) + 1, values = value_len;
+    for (const struct xattr *x = doc->xattrs; x; x = x->next) {
+        if (strcmp(x->bytes, name) == 0)
+            continue;
+        names += x->name_len + 1U;
+        values += x->value_len;
+    }
+    return names <= DOCUMENT_XATTR_NAMES_MAX_BYTES && values <= DOCUMENT_XATTR_VALUES_MAX_BYTES;
 }
 
 bool document_xattr_remove(struct document *doc, const char *name)

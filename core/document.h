@@ -46,17 +46,23 @@ struct index_slot {
     int64_t key; /* milliseconds */
 };
 
+/* The slots of a dentry that is in several indexes. */
+struct index_slots {
+    uint64_t parked; /* bit i: slot i is a member of its index but not filed in its tree */
+    struct index_slot at[];
+};
+
 struct dentry {
     struct name_node node; /* first: the name table casts */
     struct collection *parent;
     struct document *doc;
-    struct dentry *link_next; /* the document's other names */
+    struct dentry *link_next, **link_at; /* the document's other names: a file may have millions */
     union {
-        struct index_slot one;   /* nslots <= 1 */
-        struct index_slot *many; /* nslots > 1: malloc'd, exactly nslots long */
+        struct index_slot one;    /* nslots <= 1 */
+        struct index_slots *many; /* nslots > 1: malloc'd, with exactly nslots */
     } slots;
-    uint64_t parked; /* bit i: slot i is a member of its index but not filed in its tree */
     uint8_t nslots;
+    uint8_t one_parked; /* nslots == 1: what index_slots.parked says otherwise */
     uint8_t name_len;
     char name[]; /* name_len bytes and a NUL */
 };
@@ -74,6 +80,7 @@ enum {
     DOCUMENT_LINKS_STORED = 1 << 8,   /* its names are in STORE_LINKS, not in its record */
     DOCUMENT_REMOVED = 1 << 10,       /* has lost its last name, and gets no other */
     DOCUMENT_COLD = 1 << 9,           /* the small content is in the store only */
+    DOCUMENT_ACL = 1 << 16,           /* there may be an access control list among its xattrs */
     DOCUMENT_CAPPED = 1 << 24,        /* has, or had, a name in a capped collection */
     DOCUMENT_REFUSED = 1 << 25,       /* closed without the field that its collection asks for */
     DOCUMENT_TIMELESS = 1 << 26,      /* that field was missing when its fields were looked at */
@@ -134,7 +141,7 @@ static inline struct collection *document_collection(struct document *doc)
 /* The slots of a dentry, as an array of d->nslots. */
 static inline struct index_slot *dentry_slots(struct dentry *d)
 {
-    return d->nslots > 1 ? d->slots.many : &d->slots.one;
+    return d->nslots > 1 ? d->slots.many->at : &d->slots.one;
 }
 
 /* What VFS calls the three times; `document_set_*time` sets seconds and nanoseconds. */
@@ -183,8 +190,21 @@ const struct xattr *document_xattr(const struct document *doc, const char *name)
  */
 struct xattr *xattr_new(const char *name, const void *value, size_t len);
 
-/* Links a new attribute, freeing one of the same name. Takes `x` over. Cannot fail. */
+/*
+ * Links a new attribute, freeing one of the same name. Takes `x` over. Cannot fail. Sets DOCUMENT_ACL
+ * for what begins with "system.": there are no other such attributes.
+ */
 void document_xattr_put(struct document *doc, struct xattr *x);
+
+/*
+ * The names of a document's attributes together, as they are listed, and the values together: listxattr(2)
+ * can list no more, and a document must remain one record of the store.
+ */
+#define DOCUMENT_XATTR_NAMES_MAX_BYTES (64 * 1024)
+#define DOCUMENT_XATTR_VALUES_MAX_BYTES (16 * 1024 * 1024)
+
+/* Is there room for this attribute, in place of one of the same name or as a new one? */
+bool document_xattr_fits(const struct document *doc, const char *name, size_t value_len);
 
 /* Removes an attribute. Returns false when there was none. */
 bool document_xattr_remove(struct document *doc, const char *name);

@@ -86,6 +86,9 @@ int fields_set_utf8(bson_t *fields, const char *name, const char *text, size_t l
 bool fields_earliest_date(
     const bson_t *fields, const char *path, enum fields_as as, int64_t *ret_ms);
 
+/* One value as a date, by the same rules. Returns false when it is none. */
+bool fields_value_as_date(const bson_iter_t *value, enum fields_as as, int64_t *ret_ms);
+
 /*
  * Cosmos DB's per-document TTL: the root field `ttl` when it is an int32, or an int64 or a whole
  * double that fits one, and is positive or -1. Anything else is ignored.

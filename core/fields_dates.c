@@ -13,7 +13,7 @@ struct earliest {
     bool found;
 };
 
-static bool value_as_date(const bson_iter_t *value, enum fields_as as, int64_t *ret_ms)
+bool fields_value_as_date(const bson_iter_t *value, enum fields_as as, int64_t *ret_ms)
 {
     if (BSON_ITER_HOLDS_DATE_TIME(value)) {
         *ret_ms = bson_iter_date_time(value);
@@ -41,7 +41,7 @@ static bool visit_date(void *context, const bson_iter_t *value)
 {
     struct earliest *earliest = context;
     int64_t date_ms;
-    if (value && value_as_date(value, earliest->as, &date_ms) &&
+    if (value && fields_value_as_date(value, earliest->as, &date_ms) &&
         (!earliest->found || date_ms < earliest->date_ms)) {
         earliest->date_ms = date_ms;
         earliest->found = true;

@@ -9,12 +9,16 @@ struct index *index_new(
 {
     struct index *index = calloc(1, sizeof *index);
     char *copy = strndup(name, name_len);
-    if (!index || !copy) {
+    const char *key = spec->key ? spec->key : "";
+    char *path = strndup(key, strcspn(key, ","));
+    if (!index || !copy || !path) {
         free(index);
         free(copy);
+        free(path);
         index_spec_release(spec);
         return NULL;
     }
+    index->path = path;
     index->name = copy;
     index->kind = kind;
     index->spec = *spec;
@@ -23,6 +27,7 @@ struct index *index_new(
     index->expire_after_ms = (int64_t) index->spec.expire_after_s * 1000;
     index->scheduled_ms = DATE_NEVER_MS;
     btree_init(&index->entries);
+    btree_init(&index->parked);
     return index;
 }
 
@@ -31,7 +36,9 @@ void index_free(struct index *index)
     if (!index)
         return;
     btree_release(&index->entries);
+    btree_release(&index->parked);
     index_spec_release(&index->spec);
+    free(index->path);
     free(index->name);
     free(index);
 }
@@ -60,22 +67,37 @@ struct index_slot *index_slot(struct dentry *d, const struct index *index, unsig
     return NULL;
 }
 
+bool index_is_parked(const struct dentry *d, unsigned int at)
+{
+    return d->nslots > 1 ? d->slots.many->parked >> at & 1 : d->one_parked;
+}
+
+static void set_parked(struct dentry *d, unsigned int at, bool parked)
+{
+    if (d->nslots > 1)
+        d->slots.many->parked = (d->slots.many->parked & ~(1ULL << at)) | (uint64_t) parked << at;
+    else
+        d->one_parked = parked;
+}
+
 /* Appends an empty slot; on failure nothing has changed. */
 static int slot_add(struct dentry *d)
 {
     if (d->nslots >= INDEX_MAX_PER_COLLECTION)
         return -ENOSPC;
     if (d->nslots >= 1) {
-        struct index_slot *many =
-            realloc(d->nslots > 1 ? d->slots.many : NULL, (d->nslots + 1U) * sizeof *many);
+        struct index_slots *many = realloc(d->nslots > 1 ? d->slots.many : NULL,
+            sizeof *many + (d->nslots + 1U) * sizeof many->at[0]);
         if (!many)
             return -ENOMEM;
-        if (d->nslots == 1)
-            many[0] = d->slots.one;
+        if (d->nslots == 1) {
+            many->parked = d->one_parked;
+            many->at[0] = d->slots.one;
+        }
         d->slots.many = many;
     }
     d->nslots++;
-    d->parked &= ~(1ULL << (d->nslots - 1));
+    set_parked(d, d->nslots - 1U, false);
     return 0;
 }
 
@@ -85,23 +107,41 @@ static void slot_remove(struct dentry *d, unsigned int at)
     struct index_slot *slots = dentry_slots(d);
     unsigned int last = d->nslots - 1U;
     slots[at] = slots[last];
-    d->parked = (d->parked & ~(1ULL << at)) | (d->parked >> last & 1) << at;
-    d->parked &= ~(1ULL << last);
-    d->nslots--;
-    if (d->nslots == 1) {
-        struct index_slot one = slots[0];
-        free(slots);
-        d->slots.one = one;
+    set_parked(d, at, index_is_parked(d, last));
+    if (d->nslots == 2) {
+        struct index_slots *many = d->slots.many;
+        d->one_parked = many->parked & 1;
+        d->slots.one = many->at[0];
+        free(many);
     }
+    d->nslots--;
+}
+
+uint64_t index_entries(const struct index *index)
+{
+    uint64_t misfits = btree_count_upto(&index->parked, INT64_MAX - 1) -
+                       btree_count_upto(&index->parked, INDEX_KEY_MISFIT - 1);
+    /* What is missing is in no tree. */
+    return index->entries.count + index->parked.count - misfits;
+}
+
+/* The tree that a member with this key is filed in; NULL for none. */
+static struct btree *tree_of(struct index *index, int64_t key, bool parked)
+{
+    if (!parked)
+        return &index->entries;
+    return key == INDEX_KEY_MISSING ? NULL : &index->parked;
 }
 
 int index_file(struct index *index, struct dentry *d, int64_t key, bool parked)
 {
     unsigned int at;
     struct index_slot *slot = index_slot(d, index, &at);
-    bool added = !slot, was_filed = slot && !(d->parked >> at & 1);
+    bool added = !slot;
+    struct btree *from = slot ? tree_of(index, slot->key, index_is_parked(d, at)) : NULL;
+    struct btree *to = tree_of(index, key, parked);
 
-    if (slot && was_filed && !parked && slot->key == key)
+    if (slot && slot->key == key && from == to)
         return 0;
     if (added) {
         int err = slot_add(d);
@@ -111,23 +151,21 @@ int index_file(struct index *index, struct dentry *d, int64_t key, bool parked)
         slot = &dentry_slots(d)[at];
         *slot = (struct index_slot){.index = index, .key = key};
     }
-    if (!parked) {
-        int err = btree_insert(&index->entries, key, d);
-        if (err) {
-            if (added)
-                slot_remove(d, at);
-            return err;
-        }
+    int err = to ? btree_insert(to, key, d) : 0;
+    if (err) {
+        if (added)
+            slot_remove(d, at);
+        return err;
     }
-    if (was_filed)
-        btree_remove(&index->entries, slot->key, d);
+    if (from)
+        btree_remove(from, slot->key, d);
     index->members += added;
     if (added && index->kind == INDEX_CAPPED) {
         index->cap.bytes += d->doc->size;
         d->doc->flags |= DOCUMENT_CAPPED;
     }
     slot->key = key;
-    d->parked = (d->parked & ~(1ULL << at)) | (uint64_t) parked << at;
+    set_parked(d, at, parked);
     return 0;
 }
 
@@ -137,8 +175,9 @@ void index_unfile(struct index *index, struct dentry *d)
     struct index_slot *slot = index_slot(d, index, &at);
     if (!slot)
         return;
-    if (!(d->parked >> at & 1))
-        btree_remove(&index->entries, slot->key, d);
+    struct btree *from = tree_of(index, slot->key, index_is_parked(d, at));
+    if (from)
+        btree_remove(from, slot->key, d);
     index->members--;
     if (index->kind == INDEX_CAPPED)
         index->cap.bytes -= d->doc->size;

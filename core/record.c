@@ -1,5 +1,6 @@
 #include "core/record.h"
 
+#include "core/acl.h"
 #include "core/content.h"
 
 #include <bson/bson.h>
@@ -115,6 +116,10 @@ static int decode_xattrs(const bson_iter_t *parent, struct document *doc)
         if (!BSON_ITER_HOLDS_BINARY(&it))
             return -EPROTO;
         bson_iter_binary(&it, NULL, &len, &bytes);
+        /* An access control list is used without another look. */
+        if (strncmp(bson_iter_key(&it), "system.", 7) == 0 &&
+            (!acl_is_name(bson_iter_key(&it)) || acl_check(bytes, len) != 0))
+            return -EPROTO;
         struct xattr *x = xattr_new(bson_iter_key(&it), bytes, len);
         if (!x)
             return -ENOMEM;

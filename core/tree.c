@@ -54,12 +54,18 @@ struct tree *tree_new(struct store *store, const struct tree_observer *observer)
         tree->hash_seed = (uint64_t) (uintptr_t) tree;
     tree->next_ino = TREE_ROOT_INO + 1;
     tree->next_blob = 1;
-    struct document *root = document_alloc(true);
-    if (!root) {
+    struct document *root = document_alloc(true), *limbo = document_alloc(true);
+    if (!root || !limbo) {
+        free(root);
+        free(limbo);
         pthread_mutex_destroy(&tree->lock);
         free(tree);
         return NULL;
     }
+    limbo->ino = TREE_LIMBO_INO;
+    limbo->mode = S_IFDIR;
+    limbo->nlink = 2;
+    tree->limbo = document_collection(limbo);
     root->ino = TREE_ROOT_INO;
     root->mode = S_IFDIR | 0755;
     root->nlink = 2;
@@ -75,12 +81,21 @@ static void dentry_free(struct dentry *d)
     free(d);
 }
 
-static void links_remove(struct document *doc, struct dentry *d)
+static void links_add(struct document *doc, struct dentry *d)
 {
-    struct dentry **at = &doc->links;
-    while (*at != d)
-        at = &(*at)->link_next;
-    *at = d->link_next;
+    d->doc = doc;
+    d->link_next = doc->links;
+    d->link_at = &doc->links;
+    if (d->link_next)
+        d->link_next->link_at = &d->link_next;
+    doc->links = d;
+}
+
+static void links_remove(struct dentry *d)
+{
+    *d->link_at = d->link_next;
+    if (d->link_next)
+        d->link_next->link_at = d->link_at;
 }
 
 /* Frees a collection and all below it, deepest first, without recursion: trees may be deep. */
@@ -101,7 +116,7 @@ static void free_below(struct tree *tree, struct collection *top)
             struct document *doc = d->doc;
             cookie = names_cookie(d);
             names_remove(&at->names, d);
-            links_remove(doc, d);
+            links_remove(d);
             dentry_free(d);
             if (!doc->links)
                 document_free(tree, doc);
@@ -123,12 +138,17 @@ void tree_free(struct tree *tree)
     tree->journal.enabled = false;
     tree_lock(tree);
     free_below(tree, tree->root);
+    free_below(tree, tree->limbo);
     struct btree_entry orphan;
     while (btree_first(&tree->orphans, &orphan)) {
         btree_remove(&tree->orphans, orphan.key, orphan.item);
         document_free(tree, orphan.item);
     }
     document_free(tree, &tree->root->doc);
+    /* Not one of the tree's documents: neither counted nor listed. */
+    tree->observer.freed(tree->observer.arg, &tree->limbo->doc);
+    names_release(&tree->limbo->names);
+    free(tree->limbo);
     tree_unlock(tree);
     free(tree->loaded_blobs);
     journal_release(&tree->journal);
@@ -144,15 +164,15 @@ struct dentry *tree_find(struct tree *tree, struct collection *parent, const cha
 static struct dentry *dentry_new(
     struct document *doc, struct collection *parent, const char *name, size_t len)
 {
-    struct dentry *d = malloc(sizeof *d + len + 1);
+    /* The name begins in what pads the structure. */
+    size_t size = offsetof(struct dentry, name) + len + 1;
+    struct dentry *d = calloc(1, size > sizeof *d ? size : sizeof *d);
     if (!d)
         return NULL;
-    memset(d, 0, sizeof *d);
     d->doc = doc;
     d->parent = parent;
     d->name_len = (uint8_t) len;
     memcpy(d->name, name, len);
-    d->name[len] = '\0';
     return d;
 }
 
@@ -162,8 +182,7 @@ static int dentry_attach(struct tree *tree, struct dentry *d)
     int err = names_insert(&d->parent->names, tree->hash_seed, d);
     if (err)
         return err;
-    d->link_next = d->doc->links;
-    d->doc->links = d;
+    links_add(d->doc, d);
     if (document_is_collection(d->doc)) {
         d->parent->doc.nlink++;
         d->doc->nlink = d->doc->nlink ? d->doc->nlink : 2;
@@ -176,7 +195,7 @@ static int dentry_attach(struct tree *tree, struct dentry *d)
 static void dentry_detach(struct dentry *d)
 {
     names_remove(&d->parent->names, d);
-    links_remove(d->doc, d);
+    links_remove(d);
     if (document_is_collection(d->doc))
         d->parent->doc.nlink--;
     else
@@ -309,14 +328,6 @@ int tree_move(struct tree *tree, struct dentry *d, struct collection *parent, co
     return 0;
 }
 
-/* Gives dentry `d` another document, as half of an exchange. */
-static void dentry_take(struct dentry *d, struct document *doc)
-{
-    d->doc = doc;
-    d->link_next = doc->links;
-    doc->links = d;
-}
-
 int tree_exchange(struct tree *tree, struct dentry *a, struct dentry *b, struct timespec now)
 {
     struct document *of_a = a->doc, *of_b = b->doc;
@@ -331,7 +342,7 @@ int tree_exchange(struct tree *tree, struct dentry *a, struct dentry *b, struct 
         if (names[i]->doc->flags & DOCUMENT_LINKS_STORED)
             journal_link_removed(tree, names[i]);
         index_unfile_all(names[i]);
-        links_remove(names[i]->doc, names[i]);
+        links_remove(names[i]);
     }
     if (of_a != of_b) {
         a->parent->doc.nlink += document_is_collection(of_b);
@@ -339,8 +350,8 @@ int tree_exchange(struct tree *tree, struct dentry *a, struct dentry *b, struct 
         b->parent->doc.nlink += document_is_collection(of_a);
         b->parent->doc.nlink -= document_is_collection(of_b);
     }
-    dentry_take(a, of_b);
-    dentry_take(b, of_a);
+    links_add(of_b, a);
+    links_add(of_a, b);
     for (int i = 0; i < 2; i++) {
         if (names[i]->doc->flags & DOCUMENT_LINKS_STORED)
             journal_link_added(tree, names[i]);
@@ -350,6 +361,17 @@ int tree_exchange(struct tree *tree, struct dentry *a, struct dentry *b, struct 
     tree->observer.linked(tree->observer.arg, a);
     tree->observer.linked(tree->observer.arg, b);
     return 0;
+}
+
+void tree_name_last(struct dentry *d)
+{
+    links_remove(d);
+    struct dentry **at = &d->doc->links;
+    while (*at)
+        at = &(*at)->link_next;
+    *at = d;
+    d->link_at = at;
+    d->link_next = NULL;
 }
 
 bool tree_is_below(const struct collection *below, const struct collection *above)

@@ -10,10 +10,13 @@
 #define TTLFS_FS_FS_H
 
 #include "core/tree.h"
+#include "fs/archive.h"
 #include "fs/committer.h"
+#include "fs/events.h"
 #include "fs/monitor_thread.h"
 #include "fs/notify.h"
 #include "fs/options.h"
+#include "fs/profile.h"
 #include "ttl/ttl.h"
 
 #include <fuse_lowlevel.h>
@@ -38,6 +41,9 @@ struct fs {
     struct committer committer;
     struct monitor_thread monitor;
     struct notifier notifier;
+    struct events events; /* `.ttlfs/events` */
+    struct profile profile;
+    struct archive archive;
     _Atomic int64_t clock_offset_ms; /* -o test-clock */
     struct timespec started;
     struct handle *handles;        /* all open files: their RELEASE may never come */
@@ -53,6 +59,7 @@ struct handle {
     bool creator;              /* this descriptor created the document */
     bool no_atime;             /* opened with O_NOATIME: not an access */
     bool wrote;
+    int64_t horizon; /* a listing of a capped collection: names that came later are left out */
 };
 
 static inline struct fs *fs_of(fuse_req_t req)
@@ -114,7 +121,8 @@ int fs_settle(struct fs *fs);
 struct dentry *fs_find(struct fs *fs, struct collection *parent, const char *name, int64_t now_ms);
 
 /*
- * Deletes an expired name that is in the way of a request. Expects the lock. Errors: -ENOMEM.
+ * Deletes an expired name that is in the way of a request, or moves it aside until it is archived.
+ * Expects the lock. Errors: -ENOMEM, -ENOSPC.
  */
 int fs_expire(struct fs *fs, struct dentry *d, struct timespec now);
 

@@ -2,12 +2,14 @@
 
 #include "ttl/capped.h"
 #include "ttl/deadline.h"
+#include "ttl/events.h"
 #include "ttl/filing.h"
 #include "ttl/timeseries.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <string.h>
 
 /* Names evicted per hold of the lock, where they can be evicted before the change that they make
  * room for. */
@@ -79,7 +81,7 @@ static void remove_refused(struct fs *fs, struct document *doc, bool wrote)
         notifier_drop_name(&fs->notifier, fs_nodeid(fs, &c->doc), d->name, d->name_len);
         notifier_attributes(&fs->notifier, fs_nodeid(fs, &c->doc));
         /* Without memory to note it, it stays, as a file that no bucket has. */
-        (void) tree_unlink(fs->tree, d, now);
+        (void) ttl_unlink(&fs->ttl, d, now, TTL_EVENT_DELETED);
     }
 }
 
@@ -103,7 +105,7 @@ static void evict(struct fs *fs, struct dentry *d, struct timespec now)
         if (doc->nlink > 1)
             notifier_attributes(&fs->notifier, fs_nodeid(fs, doc));
     }
-    if (tree_unlink(fs->tree, d, now) == 0)
+    if (ttl_unlink(&fs->ttl, d, now, TTL_EVENT_DELETED) == 0)
         fs->ttl.metrics.evicted_documents++;
 }
 
@@ -250,6 +252,30 @@ void kinds_grew(struct fs *fs, struct document *doc, struct timespec now)
         kinds_came(fs, d->parent, doc, now);
 }
 
+struct handle *kinds_opendir(struct fs *fs, fuse_ino_t ino)
+{
+    struct handle *handle = NULL;
+    tree_lock(fs->tree);
+    struct document *doc = fs_document(fs, ino);
+    if (capped_of(document_collection(doc))) {
+        document_pin(doc);
+        handle = fs_handle_new(fs, doc, 0);
+        if (handle)
+            handle->horizon = (int64_t) fs->tree->next_ino;
+        else
+            document_unpin(fs->tree, doc);
+    }
+    tree_unlock(fs->tree);
+    return handle;
+}
+
+bool kinds_lists(const struct handle *handle, struct dentry *d)
+{
+    const struct index *cap = capped_of(document_collection(handle->doc));
+    const struct index_slot *slot = cap ? index_slot(d, cap, NULL) : NULL;
+    return !slot || slot->key < handle->horizon;
+}
+
 /* Both */
 
 int kinds_admit(struct fs *fs, struct collection *c, struct document *doc)
@@ -281,29 +307,55 @@ int kinds_admit(struct fs *fs, struct collection *c, struct document *doc)
     return err;
 }
 
-void kinds_append_status(const struct collection *c, bson_t *b)
+void kinds_prepare(struct fs *fs, struct document *doc, const char *name, struct timespec now)
+{
+    if (strcmp(name, TTL_XATTR_PREFIX "timeseries") == 0 && document_is_collection(doc))
+        (void) fs_clear_expired(fs, document_collection(doc), now);
+}
+
+void kinds_figures(const struct collection *c, struct kinds_figures *ret_figures)
 {
     const struct index *cap = capped_of(c);
     const struct timeseries *ts = timeseries_of(c);
-    bson_t one;
+    *ret_figures = (struct kinds_figures){.capped = cap != NULL, .timeseries = ts != NULL};
     if (cap) {
-        BSON_APPEND_DOCUMENT_BEGIN(b, "capped", &one);
-        if (cap->cap.max_documents)
-            BSON_APPEND_INT64(&one, "max", (int64_t) cap->cap.max_documents);
-        if (cap->cap.max_bytes)
-            BSON_APPEND_INT64(&one, "size", (int64_t) cap->cap.max_bytes);
-        BSON_APPEND_INT64(&one, "documents", (int64_t) cap->entries.count);
-        BSON_APPEND_INT64(&one, "bytes", (int64_t) cap->cap.bytes);
-        bson_append_document_end(b, &one);
+        ret_figures->cap = cap->cap;
+        ret_figures->documents = cap->entries.count;
     }
     if (ts) {
-        BSON_APPEND_DOCUMENT_BEGIN(b, "timeseries", &one);
-        BSON_APPEND_INT64(&one, "buckets", (int64_t) ts->nbuckets);
-        BSON_APPEND_INT64(&one, "extendedRangeDocuments", (int64_t) ts->nextended);
-        BSON_APPEND_BOOL(&one, "ttlStopped", ts->nextended > 0);
-        if (ts->nextended)
-            BSON_APPEND_UTF8(&one, "ttlStoppedBecause",
-                "a document has a time before 1970-01-01T00:00:00Z or after 2038-01-19T03:14:07Z");
-        bson_append_document_end(b, &one);
+        ret_figures->buckets = ts->nbuckets;
+        ret_figures->extended = ts->nextended;
     }
+}
+
+void kinds_write(struct text *text, const struct kinds_figures *f)
+{
+    if (f->capped) {
+        text_key(text, "capped");
+        text_open(text, '{');
+        if (f->cap.max_documents)
+            text_member_int(text, "max", (int64_t) f->cap.max_documents);
+        if (f->cap.max_bytes)
+            text_member_int(text, "size", (int64_t) f->cap.max_bytes);
+        text_member_int(text, "documents", (int64_t) f->documents);
+        text_member_int(text, "bytes", (int64_t) f->cap.bytes);
+        text_close(text, '}');
+    }
+    if (f->timeseries) {
+        text_key(text, "timeseries");
+        text_open(text, '{');
+        text_member_int(text, "buckets", (int64_t) f->buckets);
+        text_member_int(text, "extendedRangeDocuments", (int64_t) f->extended);
+        text_member_bool(text, "ttlStopped", f->extended > 0);
+        text_close(text, '}');
+    }
+}
+
+const char *kinds_warning(const struct collection *c)
+{
+    const struct timeseries *ts = timeseries_of(c);
+    return ts && ts->nextended ? "TTL deletion has stopped here: a document has a time before "
+                                 "1970-01-01T00:00:00Z or "
+                                 "after 2038-01-19T03:14:07Z"
+                               : NULL;
 }

@@ -7,9 +7,9 @@
 #ifndef TTLFS_FS_KINDS_H
 #define TTLFS_FS_KINDS_H
 
+#include "core/index.h"
+#include "core/text.h"
 #include "fs/fs.h"
-
-#include <bson/bson.h>
 
 /*
  * May something be made here: a node without content has no date for a time series. Errors:
@@ -47,6 +47,15 @@ void kinds_came(
 void kinds_trim(struct fs *fs, struct collection *c);
 
 /*
+ * A directory is opened: the handle of a listing that shows a capped collection within its limits,
+ * although it is read in pieces. NULL for all others, and without memory. Takes the lock itself.
+ */
+struct handle *kinds_opendir(struct fs *fs, fuse_ino_t ino);
+
+/* Does such a listing show this name? What came after its begin it does not. */
+bool kinds_lists(const struct handle *handle, struct dentry *d);
+
+/*
  * A document is about to have `size` bytes: makes room in its capped collections. Lets go; the
  * document must be pinned.
  * Errors: -EFBIG (larger than allowed there), -ENOSPC (all others are held).
@@ -66,7 +75,26 @@ int kinds_close(const struct handle *handle);
 /* The last but one thing that holds a document, its handle, is about to go: so does a refused one. */
 void kinds_release(struct fs *fs, const struct handle *handle);
 
+/*
+ * A rule is about to be set: expired documents do not keep a directory from being empty. Lets go; the
+ * document must be pinned.
+ */
+void kinds_prepare(struct fs *fs, struct document *doc, const char *name, struct timespec now);
+
 /* What status.json says of a collection that is capped or of time series. */
-void kinds_append_status(const struct collection *c, bson_t *b);
+struct kinds_figures {
+    bool capped, timeseries;
+    struct index_cap cap;
+    uint64_t documents;         /* capped: that count */
+    uint64_t buckets, extended; /* time series: buckets, documents outside of the normal range */
+};
+
+void kinds_figures(const struct collection *c, struct kinds_figures *ret_figures);
+
+/* Its members in the object that is open. Needs no lock. */
+void kinds_write(struct text *text, const struct kinds_figures *figures);
+
+/* What is to be warned of; lives forever. NULL for nothing. */
+const char *kinds_warning(const struct collection *c);
 
 #endif

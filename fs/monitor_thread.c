@@ -68,7 +68,8 @@ static void hook_deleting(void *arg, struct dentry *d)
 {
     struct monitor_thread *m = arg;
     struct fs *fs = m->fs;
-    if (d->doc->nlookup)
+    m->forget_names |= document_is_collection(d->doc) && d->doc->nlookup;
+    if (d->doc->nlookup && !dentry_in_limbo(d))
         notifier_drop_name(&fs->notifier, fs_nodeid(fs, &d->parent->doc), d->name, d->name_len);
     if (d->doc->nlink > 1 && d->doc->nlookup)
         notifier_attributes(&fs->notifier, fs_nodeid(fs, d->doc));
@@ -102,9 +103,17 @@ static void scan_watches(struct monitor_thread *m)
 static void hook_slice_done(void *arg)
 {
     struct monitor_thread *m = arg;
+    if (m->forget_names)
+        notifier_forget_names(&m->fs->notifier);
+    m->forget_names = false;
     while (m->nchanged)
         notifier_attributes(&m->fs->notifier, m->changed[--m->nchanged]);
     scan_watches(m);
+}
+
+static void hook_visited(void *arg, const struct monitor_visit *visit)
+{
+    profile_visit(&((struct monitor_thread *) arg)->fs->profile, visit);
 }
 
 /* The path of a collection below the mountpoint. Returns false when it is too long or removed. */
@@ -161,18 +170,30 @@ static void hook_remove(void *arg, struct monitor_name *names, size_t n)
     int fd = -1;
     atomic_store(&m->tid, (int) syscall(SYS_gettid));
     for (size_t i = 0; i < n && !atomic_load(&m->stop); i++) {
+        if (!names[i].watched)
+            continue;
         if (names[i].parent != parent) {
             if (fd >= 0)
                 close(fd);
             parent = names[i].parent;
             fd = open_collection(m, parent);
         }
-        if (fd >= 0)
-            names[i].removed = unlinkat(fd, names[i].name, 0) == 0;
+        names[i].error = EACCES;
+        if (fd < 0)
+            continue;
+        atomic_store(&m->removing, &names[i]);
+        names[i].removed = unlinkat(fd, names[i].name, names[i].directory ? AT_REMOVEDIR : 0) == 0;
+        atomic_store(&m->removing, NULL);
+        names[i].error = names[i].removed ? 0 : errno;
     }
     if (fd >= 0)
         close(fd);
     atomic_store(&m->tid, 0);
+}
+
+static void hook_archive(void *arg, struct monitor_name *names, size_t n)
+{
+    archive_names(((struct monitor_thread *) arg)->fs, names, n);
 }
 
 /* Returns true when the monitor may delete. */
@@ -207,7 +228,7 @@ static bool clock_is_good(struct monitor_thread *m)
     return !held;
 }
 
-static void run_pass(struct monitor_thread *m)
+static void run_pass(struct monitor_thread *m, bool asked)
 {
     struct fs *fs = m->fs;
     bool unlinks = fs->options.notify != NOTIFY_NEVER;
@@ -216,23 +237,16 @@ static void run_pass(struct monitor_thread *m)
         .clock_ms = hook_clock,
         .monotonic_ms = hook_monotonic,
         .watched = unlinks ? hook_watched : NULL,
-        .remove = unlinks ? hook_remove : NULL,
+        .remove = hook_remove,
+        .archive = hook_archive,
         .deleting = hook_deleting,
         .slice_done = hook_slice_done,
+        .visited = hook_visited,
         .stop = hook_stop,
+        .retry = asked,
     };
     scan_watches(m);
     monitor_pass(&fs->ttl, &hooks, &m->pass);
-}
-
-static void answer(struct pass_waiter *waiters)
-{
-    while (waiters) {
-        struct pass_waiter *next = waiters->next;
-        fuse_reply_write(waiters->req, waiters->written);
-        free(waiters);
-        waiters = next;
-    }
 }
 
 /* Is something due that the thread should delete by itself? */
@@ -255,7 +269,7 @@ static void sleep_until(struct monitor_thread *m, int64_t until_ms, int64_t now_
         t.tv_nsec -= 1000000000;
         t.tv_sec++;
     }
-    while (!m->woken && !m->waiters && !atomic_load(&m->stop))
+    while (!m->woken && !atomic_load(&m->stop))
         if (pthread_cond_timedwait(&m->wanted, &m->lock, &t) == ETIMEDOUT)
             break;
     m->woken = false;
@@ -269,11 +283,7 @@ static void *run(void *arg)
     (void) mount_device(m);
     int64_t interval_ms = INT64_MIN; /* end of the last pass; the first one comes at once */
     while (!atomic_load(&m->stop)) {
-        pthread_mutex_lock(&m->lock);
-        struct pass_waiter *waiters = m->waiters;
-        m->waiters = NULL;
-        pthread_mutex_unlock(&m->lock);
-
+        bool asked = waiters_begin(&m->waiters);
         bool good = clock_is_good(m);
         tree_lock(fs->tree);
         int64_t now_ms = fs_now_ms(fs);
@@ -284,13 +294,13 @@ static void *run(void *arg)
         bool wanted = due(fs, next_ms, now_ms);
         tree_unlock(fs->tree);
 
-        if (good && (waiters || wanted)) {
-            run_pass(m);
+        if (good && (asked || wanted)) {
+            run_pass(m, asked);
             tree_lock(fs->tree);
             interval_ms = fs_now_ms(fs);
             tree_unlock(fs->tree);
         }
-        answer(waiters);
+        waiters_end(&m->waiters);
 
         tree_lock(fs->tree);
         now_ms = fs_now_ms(fs);
@@ -306,11 +316,7 @@ static void *run(void *arg)
         sleep_until(m, next_ms, now_ms);
         pthread_mutex_unlock(&m->lock);
     }
-    pthread_mutex_lock(&m->lock);
-    struct pass_waiter *waiters = m->waiters;
-    m->waiters = NULL;
-    pthread_mutex_unlock(&m->lock);
-    answer(waiters);
+    waiters_close(&m->waiters);
     return NULL;
 }
 
@@ -325,6 +331,7 @@ void monitor_thread_init(struct monitor_thread *m, struct fs *fs)
     memset(m, 0, sizeof *m);
     m->fs = fs;
     watch_set_init(&m->watches);
+    waiters_init(&m->waiters);
     pthread_mutex_init(&m->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -343,6 +350,8 @@ int monitor_thread_start(struct monitor_thread *m)
         m->running = err == 0;
     }
     pthread_mutex_unlock(&m->lock);
+    if (err)
+        waiters_close(&m->waiters);
     return -err;
 }
 
@@ -354,8 +363,10 @@ void monitor_thread_stop(struct monitor_thread *m)
     atomic_store(&m->stop, true);
     pthread_cond_signal(&m->wanted);
     pthread_mutex_unlock(&m->lock);
-    if (!running)
+    if (!running) {
+        waiters_close(&m->waiters);
         return;
+    }
     pthread_join(m->thread, NULL);
     watch_set_release(&m->watches);
 }
@@ -379,22 +390,6 @@ void monitor_thread_confirm_clock(struct monitor_thread *m)
 
 void monitor_thread_request(struct monitor_thread *m, fuse_req_t req, size_t size)
 {
-    struct pass_waiter *waiter = malloc(sizeof *waiter);
-    if (!waiter) {
-        fuse_reply_err(req, ENOMEM);
-        return;
-    }
-    *waiter = (struct pass_waiter){.req = req, .written = size};
-    pthread_mutex_lock(&m->lock);
-    bool running = m->running;
-    if (running) {
-        waiter->next = m->waiters;
-        m->waiters = waiter;
-        pthread_cond_signal(&m->wanted);
-    }
-    pthread_mutex_unlock(&m->lock);
-    if (!running) {
-        free(waiter);
-        fuse_reply_err(req, ESHUTDOWN);
-    }
+    if (waiters_add(&m->waiters, req, size))
+        monitor_thread_wake(m);
 }

@@ -9,6 +9,7 @@
 #ifndef TTLFS_FS_MONITOR_THREAD_H
 #define TTLFS_FS_MONITOR_THREAD_H
 
+#include "fs/waiters.h"
 #include "fs/watch.h"
 #include "ttl/clock_guard.h"
 #include "ttl/monitor.h"
@@ -23,17 +24,11 @@ struct fs;
 /* Directories whose attributes are told to the kernel once per slice; more are told at once. */
 #define MONITOR_CHANGED_DIRS 8
 
-/* Somebody who wrote to `.ttlfs/pass` and waits for the end of a pass that begins after that. */
-struct pass_waiter {
-    struct pass_waiter *next;
-    fuse_req_t req;
-    size_t written;
-};
-
 struct monitor_thread {
     struct fs *fs;
     pthread_t thread;
     atomic_int tid; /* the thread's number, by which UNLINK knows it; 0 while it removes nothing */
+    _Atomic(const struct monitor_name *) removing; /* what it removes right now */
     _Atomic fuse_ino_t opened; /* the directory that OPENDIR last opened for this thread */
     atomic_bool stop;
     pthread_mutex_t lock; /* covers what follows; may be taken while the tree's lock is held */
@@ -41,14 +36,16 @@ struct monitor_thread {
     bool running;
     bool woken;
     bool confirm_clock;
-    struct pass_waiter *waiters;
     struct clock_guard guard;
+    /* writes to `.ttlfs/pass`, each until the end of a pass that began after it; has its own lock */
+    struct waiters waiters;
     /* the thread's own */
     dev_t device; /* of the mount; 0 until it was asked for */
     struct watch_set watches;
     fuse_ino_t
         changed[MONITOR_CHANGED_DIRS]; /* directories of this slice, to be told to the kernel */
     unsigned int nchanged;
+    bool forget_names; /* a directory went behind the kernel's back */
     int64_t scanned_ms, scan_took_us;
     /* under the tree's lock */
     struct monitor_pass pass; /* the running or the last one */
@@ -71,7 +68,7 @@ void monitor_thread_wake(struct monitor_thread *monitor);
 /* Somebody says that the clock is right. */
 void monitor_thread_confirm_clock(struct monitor_thread *monitor);
 
-/* Runs a pass and then replies to the write of `size` bytes. */
+/* Runs a pass and then replies to the write of `size` bytes; with EINTR when that is interrupted. */
 void monitor_thread_request(struct monitor_thread *monitor, fuse_req_t req, size_t size);
 
 #endif

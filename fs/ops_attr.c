@@ -6,9 +6,11 @@
 #include "fs/kinds.h"
 #include "fs/session.h"
 
+#include "core/document_acl.h"
 #include "core/file.h"
 #include "core/store.h"
 #include "ttl/deadline.h"
+#include "ttl/events.h"
 #include "ttl/filing.h"
 #include "ttl/timeseries.h"
 
@@ -91,7 +93,7 @@ static void set_owner_and_mode(struct document *doc, const struct stat *attr, in
     if (to_set & FUSE_SET_ATTR_GID)
         doc->gid = attr->st_gid;
     if (to_set & FUSE_SET_ATTR_MODE)
-        doc->mode = (doc->mode & S_IFMT) | (attr->st_mode & 07777);
+        document_chmod(doc, attr->st_mode);
     /* With HANDLE_KILLPRIV_V2 the kernel leaves this to us, for chown whoever calls. */
     if (session_kills_privileges() ||
         (owner && session_has_killpriv() && !document_is_collection(doc) &&
@@ -146,6 +148,8 @@ void op_setattr(
         err = change(fs, doc, attr, to_set, handle, now);
     bool forward = !err && by_path && fs_look(fs, doc, now_ms);
     forward |= timeseries_came_forward(&fs->ttl);
+    if (!err && by_path && doc->links)
+        ttl_tell(&fs->ttl, TTL_EVENT_CHANGED, doc->links, now_ms);
     fs_stat(fs, doc, &st);
     document_unpin(fs->tree, doc);
     tree_unlock(fs->tree);

@@ -6,6 +6,7 @@
  */
 #include "fs/control.h"
 #include "fs/fs.h"
+#include "fs/kinds.h"
 
 #include "ttl/deadline.h"
 
@@ -16,17 +17,28 @@
 #define COOKIE_DOT 1
 #define COOKIE_DOTDOT 2
 
+static void close_listing(struct fs *fs, struct handle *handle)
+{
+    tree_lock(fs->tree);
+    fs_handle_free(fs, handle);
+    tree_unlock(fs->tree);
+}
+
 void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     if (fs_is_remover(req))
         atomic_store(&fs_of(req)->monitor.opened, ino);
-    fuse_reply_open(req, fi);
+    struct handle *handle = control_is_node(ino) ? NULL : kinds_opendir(fs_of(req), ino);
+    fi->fh = (uint64_t) (uintptr_t) handle;
+    if (fuse_reply_open(req, fi) != 0 && handle)
+        close_listing(fs_of(req), handle);
 }
 
 void op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     (void) ino;
-    (void) fi;
+    if (fi->fh)
+        close_listing(fs_of(req), fs_handle(fi));
     fuse_reply_err(req, 0);
 }
 
@@ -34,6 +46,7 @@ struct listing {
     fuse_req_t req;
     struct fs *fs;
     bool plus;
+    struct handle *handle; /* capped collections */
     char *buf;
     size_t size, used;
     struct document **given; /* documents that the kernel gets a reference to */
@@ -80,7 +93,7 @@ static void add_names(struct listing *l, struct collection *c, uint64_t off, int
     struct fs *fs = l->fs;
     for (struct dentry *d = names_after(&c->names, off); d; d = names_next(d)) {
         struct fuse_entry_param e = {0};
-        if (ttl_hidden(&fs->ttl, d, now_ms))
+        if (ttl_hidden(&fs->ttl, d, now_ms) || (l->handle && !kinds_lists(l->handle, d)))
             continue;
         if (l->plus) {
             fs_fill_entry(fs, d, now_ms, &e);
@@ -98,13 +111,15 @@ static void add_names(struct listing *l, struct collection *c, uint64_t off, int
     }
 }
 
-static void list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, bool plus)
+static void list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, bool plus,
+    const struct fuse_file_info *fi)
 {
     struct fs *fs = fs_of(req);
     /* The shortest entry of a listing with attributes has 152 bytes. */
     struct listing l = {.req = req,
         .fs = fs,
         .plus = plus,
+        .handle = fi->fh ? fs_handle(fi) : NULL,
         .size = size,
         .buf = malloc(size),
         .given = plus ? malloc((size / 128 + 1) * sizeof(struct document *)) : NULL};
@@ -115,6 +130,8 @@ static void list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, bool
     tree_lock(fs->tree);
     struct collection *c = document_collection(fs_document(fs, ino));
     uint64_t off = (uint64_t) offset;
+    if (l.handle && off == 0)
+        l.handle->horizon = (int64_t) fs->tree->next_ino;
     if (add_dots(&l, c, &off))
         add_names(&l, c, off, fs_now_ms(fs));
     tree_unlock(fs->tree);
@@ -131,19 +148,17 @@ out:
 
 void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
-    (void) fi;
     if (control_is_node(ino))
         control_readdir(req, ino, size, off);
     else
-        list(req, ino, size, off, false);
+        list(req, ino, size, off, false, fi);
 }
 
 void op_readdirplus(
     fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
-    (void) fi;
     if (control_is_node(ino))
         control_readdirplus(req, ino, size, off);
     else
-        list(req, ino, size, off, true);
+        list(req, ino, size, off, true, fi);
 }

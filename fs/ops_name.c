@@ -6,10 +6,13 @@
 #include "fs/kinds.h"
 #include "fs/session.h"
 
+#include "core/document_acl.h"
 #include "core/file.h"
 #include "ttl/deadline.h"
+#include "ttl/events.h"
 #include "ttl/filing.h"
 #include "ttl/monitor.h"
+#include "ttl/prune.h"
 #include "ttl/timeseries.h"
 
 #include <errno.h>
@@ -143,6 +146,16 @@ static struct document_seed seed_for(fuse_req_t req, const struct collection *c,
     return seed;
 }
 
+/* What a new document takes over from its collection, or the caller's umask. Errors: -ENOMEM. */
+static int inherit(fuse_req_t req, struct document *doc, const struct collection *c)
+{
+    uint32_t mask = fuse_req_ctx(req)->umask;
+    if (!fs_of(req)->options.noacl)
+        return document_acl_inherit(doc, c, mask);
+    doc->mode &= ~(mask & 0777);
+    return 0;
+}
+
 /* mknod, mkdir and symlink. */
 static void make(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev,
     const char *target)
@@ -162,10 +175,14 @@ static void make(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mod
         err = kinds_may_make(c, mode);
     if (!err)
         err = tree_make(fs->tree, &seed, &doc);
+    if (!err && !S_ISLNK(mode))
+        err = inherit(req, doc, c);
     if (!err)
         err = tree_link(fs->tree, doc, c, name, strlen(name), now, &d);
     if (!err)
         fs_fill_entry(fs, d, timespec_ms(now), &e);
+    if (!err && !S_ISDIR(mode))
+        ttl_tell(&fs->ttl, TTL_EVENT_CREATED, d, timespec_ms(now));
     if (!err)
         kinds_came(fs, c, doc, now);
     if (doc)
@@ -219,6 +236,7 @@ void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name
     if (!err) {
         kinds_came(fs, c, doc, now);
         fs_fill_entry(fs, d, now_ms, &e);
+        ttl_tell(&fs->ttl, TTL_EVENT_CREATED, d, now_ms);
         /* What its fields say under this collection's rules is not known before the reply is made.
          */
         if (filing_wants_fields(&fs->ttl, doc)) {
@@ -233,14 +251,20 @@ void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name
         fs_reply_entry(req, &e, fs_settle(fs));
 }
 
-/* The monitor's own UNLINK: removes what is expired, and nothing else. */
+/* The monitor's own UNLINK and RMDIR: removes what the monitor means, if it still may go. */
 static int unlink_expired(
     struct fs *fs, struct collection *c, const char *name, struct timespec now)
 {
+    const struct monitor_name *meant = atomic_load(&fs->monitor.removing);
     struct dentry *d = tree_find(fs->tree, c, name, strlen(name));
-    if (!d || !ttl_expired(&fs->ttl, d, timespec_ms(now)))
+    if (!d || !meant || d->doc != meant->doc)
         return -ENOENT;
-    return monitor_expire(&fs->ttl, d, now, NULL);
+    if (meant->directory)
+        return prune_is_due(&fs->ttl, document_collection(d->doc)) ? tree_unlink(fs->tree, d, now)
+                                                                   : -ENOTEMPTY;
+    if (!monitor_may_delete(&fs->ttl, d, meant, timespec_ms(now)))
+        return -ENOENT;
+    return monitor_delete_name(&fs->ttl, d, meant, now, NULL);
 }
 
 void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
@@ -261,7 +285,7 @@ void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
         else if (document_is_collection(d->doc))
             err = -EISDIR;
         else
-            err = tree_unlink(fs->tree, d, now);
+            err = ttl_unlink(&fs->ttl, d, now, TTL_EVENT_DELETED);
     }
     bool forward = timeseries_came_forward(&fs->ttl);
     tree_unlock(fs->tree);
@@ -300,11 +324,14 @@ void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
     tree_lock(fs->tree);
     struct timespec now = fs_now(fs);
     struct collection *c = document_collection(fs_document(fs, parent));
+    bool remover = fs_is_remover(req);
     struct dentry *d = fs_find(fs, c, name, timespec_ms(now));
     int err = !d ? -ENOENT : !document_is_collection(d->doc) ? -ENOTDIR : 0;
-    if (!err)
+    if (!err && remover)
+        err = unlink_expired(fs, c, name, now);
+    else if (!err)
         err = fs_clear_expired(fs, document_collection(d->doc), now);
-    if (!err) {
+    if (!err && !remover) {
         /* Looked up again: the lock may have been let go. */
         d = tree_find(fs->tree, c, name, strlen(name));
         err = d ? tree_unlink(fs->tree, d, now) : -ENOENT;
@@ -353,6 +380,8 @@ void op_create(
     int err = tmpfile ? 0 : claim_place(fs, c, name, NULL, now);
     if (!err)
         err = tree_make(fs->tree, &seed, &doc);
+    if (!err)
+        err = inherit(req, doc, c);
     if (!err && !tmpfile)
         err = tree_link(fs->tree, doc, c, name, strlen(name), now, &d);
     if (!err)
@@ -361,6 +390,8 @@ void op_create(
         fill_tmpfile(fs, doc, &e);
     else if (!err)
         fs_fill_entry(fs, d, timespec_ms(now), &e);
+    if (!err && d)
+        ttl_tell(&fs->ttl, TTL_EVENT_CREATED, d, timespec_ms(now));
     if (err && d)
         (void) tree_unlink(fs->tree, d, now);
     else if (d)

@@ -9,6 +9,7 @@
 #include "fs/kinds.h"
 
 #include "ttl/deadline.h"
+#include "ttl/events.h"
 #include "ttl/filing.h"
 #include "ttl/timeseries.h"
 
@@ -125,6 +126,10 @@ static int exchange(struct rename *r, struct dentry *a, struct dentry *b)
         ruleset_put(from_b.rules);
         return err;
     }
+    if (!document_is_collection(of_b))
+        ttl_tell(&r->fs->ttl, TTL_EVENT_CHANGED, a, r->now_ms);
+    if (!document_is_collection(of_a))
+        ttl_tell(&r->fs->ttl, TTL_EVENT_CHANGED, b, r->now_ms);
     document_pin(of_b);
     err = arrived(r, &from_a);
     int second = arrived(r, &from_b);
@@ -218,10 +223,17 @@ static int rename_locked(struct rename *r)
     d = err ? NULL : tree_find(fs->tree, r->from, r->name, strlen(r->name));
     if (!err && (!d || d->doc != doc))
         err = -ENOENT;
+    bool told = !err && !document_is_collection(doc);
+    if (told)
+        ttl_tell(&fs->ttl, TTL_EVENT_DELETED, d, r->now_ms);
     if (!err)
         err = arrive(r, r->to, doc);
     if (!err)
         err = tree_move(fs->tree, d, r->to, r->newname, strlen(r->newname), r->now, &d);
+    /* Where it could not be moved it is back at once. */
+    if (told)
+        ttl_tell(&fs->ttl, target && !hidden && !err ? TTL_EVENT_CHANGED : TTL_EVENT_CREATED, d,
+            r->now_ms);
     if (err) {
         ruleset_put(from.rules);
         return err;

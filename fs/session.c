@@ -1,5 +1,7 @@
 #include "fs/session.h"
 
+#include "fs/slow.h"
+
 #include <errno.h>
 #include <linux/fuse.h>
 #include <stdatomic.h>
@@ -14,16 +16,24 @@
 #define INIT_DIRECT_IO_ALLOW_MMAP (UINT64_C(1) << 36)
 
 static atomic_bool has_killpriv, has_mmap_direct;
-static _Thread_local bool kills_privileges;
+static _Thread_local bool kills_privileges, clears_setgid;
 static _Thread_local bool answering_init;
 /* What the kernel offered in INIT. */
 static _Atomic uint64_t offered;
+/* Set before the session starts. */
+static enum session_acl acl_mode;
+static atomic_bool has_setxattr_ext;
 static void (*on_answered)(void *arg);
 static void *on_answered_arg;
 
 bool session_kills_privileges(void)
 {
     return kills_privileges;
+}
+
+bool session_clears_setgid(void)
+{
+    return clears_setgid;
 }
 
 bool session_has_killpriv(void)
@@ -36,14 +46,32 @@ bool session_has_mmap_direct(void)
     return atomic_load(&has_mmap_direct);
 }
 
-/* A request has come in: keeps what libfuse will not pass on. */
-static void look_at_request(char *buf, size_t len)
+/*
+ * SETXATTR with eight more bytes than libfuse 3.14 knows: keeps their flags and takes them out.
+ * Returns the request's new length.
+ */
+static size_t shorten_setxattr(char *buf, size_t len)
+{
+    struct fuse_in_header *in = (struct fuse_in_header *) (void *) buf;
+    const struct fuse_setxattr_in *arg = (const void *) (buf + sizeof *in);
+    size_t more = sizeof *arg - FUSE_COMPAT_SETXATTR_IN_SIZE;
+    if (!atomic_load(&has_setxattr_ext) || len < sizeof *in + sizeof *arg)
+        return len;
+    clears_setgid = arg->setxattr_flags & FUSE_SETXATTR_ACL_KILL_SGID;
+    char *rest = buf + sizeof *in + FUSE_COMPAT_SETXATTR_IN_SIZE;
+    memmove(rest, rest + more, len - sizeof *in - sizeof *arg);
+    in->len -= (uint32_t) more;
+    return len - more;
+}
+
+/* A request has come in: keeps what libfuse will not pass on. Returns its length. */
+static size_t look_at_request(char *buf, size_t len)
 {
     struct fuse_in_header *in = (struct fuse_in_header *) (void *) buf;
     const void *arg = buf + sizeof *in;
-    kills_privileges = answering_init = false;
+    kills_privileges = clears_setgid = answering_init = false;
     if (len < sizeof *in)
-        return;
+        return len;
     size_t arg_len = len - sizeof *in;
     switch (in->opcode) {
     case FUSE_WRITE:
@@ -65,6 +93,8 @@ static void look_at_request(char *buf, size_t len)
             kills_privileges =
                 ((const struct fuse_create_in *) arg)->open_flags & FUSE_OPEN_KILL_SUIDGID;
         break;
+    case FUSE_SETXATTR:
+        return shorten_setxattr(buf, len);
     case OPCODE_TMPFILE:
         in->opcode = FUSE_CREATE;
         break;
@@ -81,6 +111,7 @@ static void look_at_request(char *buf, size_t len)
     default:
         break;
     }
+    return len;
 }
 
 /*
@@ -99,10 +130,13 @@ static atomic_ulong exchange;
 static ssize_t read_request(int fd, void *buf, size_t len, void *userdata)
 {
     (void) userdata;
+    slow_end();
     ssize_t n = read(fd, buf, len);
     ORDER_AFTER_REQUEST();
     if (n > 0)
-        look_at_request(buf, (size_t) n);
+        n = (ssize_t) look_at_request(buf, (size_t) n);
+    if (n >= (ssize_t) sizeof(struct fuse_in_header))
+        slow_begin(buf);
     return n;
 }
 
@@ -110,6 +144,11 @@ static void add_features(struct fuse_init_out *out)
 {
     uint64_t have = atomic_load(&offered), want = 0;
     want |= have & (FUSE_PARALLEL_DIROPS | FUSE_HANDLE_KILLPRIV_V2 | INIT_DIRECT_IO_ALLOW_MMAP);
+    /* A directory's default list takes the umask's place, so the kernel must not apply that. */
+    if (acl_mode != SESSION_ACL_NONE)
+        want |= have & FUSE_DONT_MASK;
+    if (acl_mode == SESSION_ACL_CHECKED)
+        want |= have & (FUSE_POSIX_ACL | FUSE_SETXATTR_EXT);
     if (want & FUSE_HANDLE_KILLPRIV_V2)
         out->flags &= ~(uint32_t) FUSE_HANDLE_KILLPRIV;
     out->flags |= (uint32_t) want;
@@ -118,6 +157,7 @@ static void add_features(struct fuse_init_out *out)
         out->flags2 |= (uint32_t) (want >> 32);
     }
     atomic_store(&has_killpriv, (want & FUSE_HANDLE_KILLPRIV_V2) != 0);
+    atomic_store(&has_setxattr_ext, (want & FUSE_SETXATTR_EXT) != 0);
     atomic_store(&has_mmap_direct, (want & INIT_DIRECT_IO_ALLOW_MMAP) != 0);
 }
 
@@ -144,9 +184,11 @@ static ssize_t write_reply(int fd, struct iovec *iov, int count, void *userdata)
     return n;
 }
 
-int session_init(struct fuse_session *session, void (*answered)(void *arg), void *arg)
+int session_init(
+    struct fuse_session *session, enum session_acl acl, void (*answered)(void *arg), void *arg)
 {
     static const struct fuse_custom_io io = {.writev = write_reply, .read = read_request};
+    acl_mode = acl;
     on_answered = answered;
     on_answered_arg = arg;
     return fuse_session_custom_io(session, &io, fuse_session_fd(session));

@@ -3,7 +3,8 @@
  *
  * Requests and replies pass through our own read and writev (fuse_session_custom_io), where
  *  - the INIT reply gets the protocol features that libfuse does not ask for: parallel directory
- *    operations, HANDLE_KILLPRIV_V2 (kernel 5.12), and mmap of files with direct I/O (kernel 6.6);
+ *    operations, HANDLE_KILLPRIV_V2 (kernel 5.12), mmap of files with direct I/O (kernel 6.6), and
+ *    access control lists with what they need (SETXATTR_EXT, and umasks that are left to us);
  *  - O_TMPFILE (kernel 6.1) becomes a CREATE, whose name "/" no other request can have;
  *  - flags that libfuse drops from a request are kept for its handler.
  */
@@ -17,18 +18,32 @@
 /* The name of an O_TMPFILE in op_create. */
 #define SESSION_TMPFILE_NAME "/"
 
+/* Who checks access control lists. */
+enum session_acl {
+    SESSION_ACL_NONE, /* nobody: there are none (noacl) */
+    SESSION_ACL_KEPT, /* nobody: they are kept, but only one user gets in, who may do everything */
+    SESSION_ACL_CHECKED, /* the kernel: asks for them, and caches them */
+};
+
 /*
  * Puts our read and writev into a mounted session.
  * @answered  called once, by the thread that answered INIT, when the kernel has the answer: from
- * then on the mount works Errors: -errno.
+ * then on the mount works. Errors: -errno.
  */
-int session_init(struct fuse_session *session, void (*answered)(void *arg), void *arg);
+int session_init(
+    struct fuse_session *session, enum session_acl acl, void (*answered)(void *arg), void *arg);
 
 /*
  * Does the request being handled by this thread ask for setuid, setgid and file capabilities to be
  * cleared? (WRITE, SETATTR, OPEN and CREATE under HANDLE_KILLPRIV_V2.)
  */
 bool session_kills_privileges(void);
+
+/*
+ * Does the SETXATTR being handled by this thread, which sets an access list, ask for setgid to be
+ * cleared: is the caller not in the file's group?
+ */
+bool session_clears_setgid(void);
 
 /* Does the kernel do HANDLE_KILLPRIV_V2, mmap with direct I/O? Known once INIT was answered. */
 bool session_has_killpriv(void);

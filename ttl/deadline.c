@@ -58,13 +58,15 @@ int64_t ttl_index_date(const struct ruleset *rs, struct dentry *d, const struct 
 
     switch (index->kind) {
     case INDEX_TIMESERIES:
-        return rs->timeseries ? timeseries_date_ms(rs->timeseries, d) : DATE_NEVER_MS;
+        if (!rs->timeseries)
+            return DATE_NEVER_MS;
+        return timeseries_key(rs->timeseries, d, timeseries_date_ms(rs->timeseries, d));
     case INDEX_FIELD: {
         /* There a TTL index is on the time field, and buckets go as a whole. */
         if (rs->timeseries && index->ttl)
             return timeseries_date_ms(rs->timeseries, d);
         const struct index_slot *slot = index_slot(d, index, NULL);
-        return slot ? slot->key : DATE_NEVER_MS;
+        return slot && value_key_is_date(slot->key) ? slot->key : DATE_NEVER_MS;
     }
     case INDEX_TS:
         return has_own_ttl(doc) ? DATE_NEVER_MS : after(doc->ts_ms, jitter_ms);
@@ -159,12 +161,24 @@ static enum ttl_reason reason_of(const struct index *index)
     }
 }
 
+/* A time-series collection's own rule; the index that files by it stands for other rules as well. */
+static int64_t rule_date_ms(const struct ruleset *rs, struct dentry *d)
+{
+    const struct timeseries *ts = rs->timeseries;
+    return ts && ts->spec.expire_after_s >= 0 ? timeseries_date_ms(ts, d) : DATE_NEVER_MS;
+}
+
 struct ttl_deadline ttl_deadline(struct ttl *ttl, struct dentry *d)
 {
     struct ttl_deadline best = {DATE_NEVER_MS, TTL_REASON_NONE, NULL};
     struct document *doc = d->doc;
     if (document_is_collection(doc))
         return best;
+    if (dentry_in_limbo(d)) {
+        /* Whatever happens to its document, this name has expired. */
+        best.at_ms = d->nslots ? d->slots.one.key : DATE_NEVER_MS;
+        return best;
+    }
     const struct ruleset *rs = ruleset_of(ttl, d->parent);
     /* Without memory for the rules nothing may be taken for expired. */
     if (!rs)
@@ -178,8 +192,13 @@ struct ttl_deadline ttl_deadline(struct ttl *ttl, struct dentry *d)
         const struct index *index = slots[i].index;
         if (!index->ttl || index->dropped || index->kind == INDEX_OWN || index->expire_after_ms < 0)
             continue;
-        bool exact = index->kind == INDEX_FIELD && !rs->timeseries;
-        int64_t date_ms = exact ? slots[i].key : ttl_index_date(rs, d, index);
+        int64_t date_ms = slots[i].key;
+        if (index->kind == INDEX_TIMESERIES)
+            date_ms = rule_date_ms(rs, d);
+        else if (index->kind != INDEX_FIELD || rs->timeseries)
+            date_ms = ttl_index_date(rs, d, index);
+        else if (!value_key_is_date(date_ms))
+            continue;
         consider(&best, after(date_ms, index->expire_after_ms), reason_of(index), index);
     }
     if (doc->policy || doc->own_ttl_s)
@@ -195,7 +214,7 @@ bool ttl_expired(struct ttl *ttl, struct dentry *d, int64_t now_ms)
 
 bool ttl_hidden(struct ttl *ttl, struct dentry *d, int64_t now_ms)
 {
-    if (d->doc->flags & DOCUMENT_REFUSED && timeseries_refuses(d))
+    if (dentry_in_limbo(d) || (d->doc->flags & DOCUMENT_REFUSED && timeseries_refuses(d)))
         return true;
     /* Most names are in no index and have no rules of their own. */
     if (!d->nslots && !d->doc->policy)
@@ -220,6 +239,9 @@ struct ttl_deadline ttl_document_deadline(struct ttl *ttl, struct document *doc)
 {
     struct ttl_deadline best = {DATE_NEVER_MS, TTL_REASON_NONE, NULL};
     for (struct dentry *d = doc->links; d; d = d->link_next) {
+        /* Names in the limbo come last, and count for nothing beside others. */
+        if (d != doc->links && dentry_in_limbo(d))
+            break;
         struct ttl_deadline one = ttl_deadline(ttl, d);
         if (d == doc->links || one.at_ms < best.at_ms)
             best = one;

@@ -4,12 +4,11 @@
 #include "core/fields.h"
 #include "core/file.h"
 #include "ttl/capped.h"
+#include "ttl/document_fields.h"
 #include "ttl/timeseries.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* Would the filter of an index let this name in? */
 static bool filter_admits(const struct index *index, const bson_t *fields)
@@ -17,18 +16,26 @@ static bool filter_admits(const struct index *index, const bson_t *fields)
     return !index->spec.filter || filter_match(index->spec.filter, fields);
 }
 
+/* The key of a name in an index on a field. */
+static int64_t field_key(struct index *index, const struct dentry *d, const bson_t *fields)
+{
+    struct value_at at = value_key_at(fields, index->path, index->spec.as);
+    index->many |= at.many;
+    if (!value_key_is_date(at.key))
+        return at.key;
+    index->many_dated |= at.many;
+    int64_t jitter_ms = ttl_jitter_ms(d->doc, (int64_t) index->spec.jitter_s * 1000);
+    return value_key_of_date(date_add_saturated(at.key, jitter_ms));
+}
+
 /* Files a name in one index; with fields unknown, what is there for their sake stays. */
 static int file_in_index(struct ttl *ttl, const struct ruleset *rs, struct index *index,
     struct dentry *d, const bson_t *fields)
 {
-    if (index->kind == INDEX_BUCKETS)
-        return 0; /* timeseries_update has done that */
+    if (index->kind == INDEX_BUCKETS || index->kind == INDEX_TIMESERIES)
+        return 0; /* see file_in_series */
     if (index->kind == INDEX_CAPPED)
         return index_file(index, d, capped_order(ttl, d->doc), false);
-    if (index->kind == INDEX_TIMESERIES && !timeseries_has(rs->timeseries, d)) {
-        index_unfile(index, d);
-        return 0;
-    }
     bool from_fields = index->kind == INDEX_FIELD || index->spec.filter;
     if (from_fields && !fields && !index_slot(d, index, NULL))
         return 0;
@@ -37,22 +44,59 @@ static int file_in_index(struct ttl *ttl, const struct ruleset *rs, struct index
         return 0;
     }
     int64_t key;
-    if (index->kind == INDEX_FIELD && fields) {
-        if (!fields_earliest_date(fields, index->spec.key, index->spec.as, &key)) {
-            index_unfile(index, d);
-            return 0;
-        }
-        key = date_add_saturated(key, ttl_jitter_ms(d->doc, (int64_t) index->spec.jitter_s * 1000));
-    } else if (index->kind == INDEX_TIMESERIES) {
-        /* Never later than its bucket's date, and right whatever becomes of the bucket. */
-        key = timeseries_own_ms(rs->timeseries, d);
-    } else {
-        /* With fields unknown a field index keeps its key; what a hold had parked is filed again. */
+    if (index->kind != INDEX_FIELD)
         key = ttl_index_date(rs, d, index);
-    }
-    bool parked = key == DATE_NEVER_MS;
+    else if (fields)
+        key = field_key(index, d, fields);
+    else /* Its key is kept; what a hold had parked is filed again. */
+        key = index_slot(d, index, NULL)->key;
+    bool parked = key >= INDEX_KEY_MISFIT;
     int err = index_file(index, d, key, parked);
+    index->incomplete |= err != 0;
     if (!err && !parked)
+        ttl_schedule_key(ttl, index, key);
+    return err;
+}
+
+/*
+ * A time-series collection's own index has its names by their own dates, whatever their buckets' are:
+ * never too late, and right whatever becomes of a bucket. After all others, which it asks.
+ */
+static int file_in_series(struct ttl *ttl, struct timeseries *ts, struct dentry *d)
+{
+    if (!timeseries_has(ts, d)) {
+        index_unfile(ts->rule, d);
+        return 0;
+    }
+    int64_t key = timeseries_key(ts, d, timeseries_own_ms(ts, d));
+    int err = index_file(ts->rule, d, key, key == DATE_NEVER_MS);
+    if (!err && key != DATE_NEVER_MS)
+        ttl_schedule_key(ttl, ts->rule, key);
+    return err;
+}
+
+/* A collection's index of deadlines that documents carry themselves. NULL: no memory. */
+static struct index *own_index(struct collection *c)
+{
+    struct index_spec spec;
+    if (c->own_deadlines)
+        return c->own_deadlines;
+    index_spec_init(&spec);
+    spec.ttl = true;
+    c->own_deadlines = index_new("own", 3, INDEX_OWN, &spec);
+    if (c->own_deadlines)
+        c->own_deadlines->owner = c;
+    return c->own_deadlines;
+}
+
+/* In the limbo there is one index: by the instant at which names came there. */
+static int file_in_limbo(struct ttl *ttl, struct dentry *d)
+{
+    struct index *index = own_index(d->parent);
+    struct timespec since = {(time_t) d->doc->ctime_s, (long) d->doc->ctime_ns};
+    int64_t key = timespec_ms(since);
+    int err = index ? index_file(index, d, key, false) : -ENOMEM;
+    if (!err)
         ttl_schedule_key(ttl, index, key);
     return err;
 }
@@ -67,15 +111,8 @@ static int file_own(struct ttl *ttl, const struct ruleset *rs, struct dentry *d)
             index_unfile(c->own_deadlines, d);
         return 0;
     }
-    if (!c->own_deadlines) {
-        struct index_spec spec;
-        index_spec_init(&spec);
-        spec.ttl = true;
-        c->own_deadlines = index_new("own", 3, INDEX_OWN, &spec);
-        if (!c->own_deadlines)
-            return -ENOMEM;
-        c->own_deadlines->owner = c;
-    }
+    if (!own_index(c))
+        return -ENOMEM;
     int err = index_file(c->own_deadlines, d, at_ms, false);
     if (!err)
         ttl_schedule_key(ttl, c->own_deadlines, at_ms);
@@ -94,6 +131,8 @@ int filing_update(struct ttl *ttl, struct dentry *d, const bson_t *fields)
 {
     if (document_is_collection(d->doc))
         return 0;
+    if (dentry_in_limbo(d))
+        return d->nslots ? 0 : file_in_limbo(ttl, d);
     struct ruleset *rs = ruleset_of(ttl, d->parent);
     if (!rs)
         return -ENOMEM;
@@ -105,6 +144,10 @@ int filing_update(struct ttl *ttl, struct dentry *d, const bson_t *fields)
     int err = rs->timeseries ? timeseries_update(rs->timeseries, d, fields) : 0;
     for (unsigned int i = 0; i < rs->nindexes; i++) {
         int one = file_in_index(ttl, rs, rs->indexes[i], d, fields);
+        err = err ? err : one;
+    }
+    if (rs->timeseries) {
+        int one = file_in_series(ttl, rs->timeseries, d);
         err = err ? err : one;
     }
     if (d->doc->policy || d->doc->own_ttl_s || d->parent->own_deadlines) {
@@ -129,6 +172,11 @@ int filing_postpone(struct ttl *ttl, struct index *index, struct dentry *d, int6
     const struct ruleset *rs = ruleset_of(ttl, d->parent);
     if (!rs)
         return -ENOMEM;
+    if (rs->timeseries && index->kind == INDEX_FIELD) {
+        /* Its key is the field's, for queries. When its bucket is due, the collection's own index says. */
+        const struct index_slot *slot = index_slot(d, index, NULL);
+        return slot ? index_file(index, d, slot->key, true) : 0;
+    }
     int64_t key =
         index->kind == INDEX_OWN ? ttl_own_deadline_ms(rs, d) : ttl_index_date(rs, d, index);
     /* Due by this index and not expired all the same: something holds it. */
@@ -189,71 +237,17 @@ bool filing_wants_fields(struct ttl *ttl, const struct document *doc)
     return false;
 }
 
-static bool is_bare_text(const char *text, size_t len)
+/* The system fields that filters and indexes in force read. */
+static unsigned int wanted_system_fields(const struct ruleset *rs)
 {
-    static const char *const words[] = {"true", "false", "null"};
-    if (!len || !(isalpha((unsigned char) text[0]) || (unsigned char) text[0] >= 0x80))
-        return false;
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-        if (len == strlen(words[i]) && memcmp(text, words[i], len) == 0)
-            return false;
-    return bson_utf8_validate(text, len, false);
-}
-
-int filing_attribute_value(const char *text, size_t len, bson_t *ret_value, struct reason *why)
-{
-    if (!is_bare_text(text, len))
-        return fields_parse_value(text, len, ret_value, why);
-    bson_init(ret_value);
-    return bson_append_utf8(ret_value, "", 0, text, (int) len) ? 0 : -ENOMEM;
-}
-
-/* Adds `user.doc.*` to the fields of a content. */
-static int add_attribute_fields(const struct document *doc, bson_t *fields)
-{
-    const size_t prefix = sizeof DOC_XATTR_PREFIX - 1;
-    for (const struct xattr *x = doc->xattrs; x; x = x->next) {
-        if (strncmp(x->bytes, DOC_XATTR_PREFIX, prefix) != 0)
-            continue;
-        bson_t value;
-        int err = filing_attribute_value(xattr_value(x), x->value_len, &value, NULL);
-        if (!err)
-            err = fields_add(fields, x->bytes + prefix, &value);
-        bson_destroy(&value);
-        if (err == -ENOMEM)
-            return err;
-    }
-    return 0;
-}
-
-/* System fields are stronger than content fields of the same name. */
-static int set_system_fields(const struct dentry *d, bson_t *fields)
-{
-    const struct document *doc = d->doc;
-    int err = fields_set_date(fields, "_ts", doc->ts_ms);
-    if (!err)
-        err = fields_set_date(fields, "_created", doc->created_ms);
-    if (!err)
-        err = fields_set_date(fields, "_accessed", doc->accessed_ms);
-    if (!err)
-        err = fields_set_int64(fields, "_size", (int64_t) doc->size);
-    if (!err)
-        err = fields_set_utf8(fields, "_id", d->name, d->name_len);
-    return err;
-}
-
-static bool wants_system_fields(const struct ruleset *rs)
-{
-    static const char *const names[] = {"_ts", "_created", "_accessed", "_size", "_id"};
+    unsigned int set = 0;
     for (unsigned int i = 0; i < rs->nindexes; i++) {
         const struct index *index = rs->indexes[i];
         if (index->kind == INDEX_FIELD && index->spec.key[0] == '_')
-            return true;
-        for (size_t k = 0; index->spec.filter && k < sizeof names / sizeof names[0]; k++)
-            if (filter_reads(index->spec.filter, names[k]))
-                return true;
+            set = SYSTEM_ALL;
+        set |= system_fields_read(index->spec.filter);
     }
-    return false;
+    return set;
 }
 
 /* Files a document's names by its fields, which are complete but for the system fields. */
@@ -266,8 +260,12 @@ static int file_by_fields(struct ttl *ttl, struct document *doc, bson_t *fields)
     int err = 0;
     for (struct dentry *d = doc->links; d; d = d->link_next) {
         const struct ruleset *rs = ruleset_of(ttl, d->parent);
-        if (rs && wants_system_fields(rs))
-            err = err ? err : set_system_fields(d, fields);
+        unsigned int wanted = rs ? wanted_system_fields(rs) : 0;
+        if (wanted) {
+            struct system_values values;
+            system_values_of(d, &values);
+            err = err ? err : system_fields_set(fields, wanted, &values);
+        }
         int one = filing_update(ttl, d, fields);
         err = err ? err : one;
     }
@@ -332,7 +330,7 @@ int filing_fields(struct ttl *ttl, struct document *doc, bson_t *ret_fields)
     document_pin(doc);
     int err = parse_content(ttl, doc, ret_fields);
     if (!err)
-        err = add_attribute_fields(doc, ret_fields);
+        err = attribute_fields_add(ret_fields, doc->xattrs);
     /* Nobody was filed by them. */
     if (stale)
         doc->flags |= DOCUMENT_FIELDS_STALE;
@@ -351,7 +349,7 @@ int filing_look(struct ttl *ttl, struct document *doc, int64_t now_ms)
     int err = parse_content(ttl, doc, &fields);
     look_end(ttl, &look);
     if (!err)
-        err = add_attribute_fields(doc, &fields);
+        err = attribute_fields_add(&fields, doc->xattrs);
     int forward = 0;
     if (!err && doc->links && !look.superseded) {
         int64_t before_ms = ttl_document_deadline(ttl, doc).at_ms;

@@ -38,14 +38,6 @@ void filing_accessed(struct ttl *ttl, struct document *doc, int64_t now_ms, bool
 void filing_written(struct ttl *ttl, struct document *doc, int64_t now_ms, bool creator);
 
 /*
- * The value of a `user.doc.*` attribute: an Extended JSON value, or a bare word or text that begins with
- * a letter, which is a string: setfattr takes the quotes of "text" for its own and strips them.
- * @ret_value  as fields_parse_value
- * Errors: -EINVAL with the reason, -ENOMEM.
- */
-int filing_attribute_value(const char *text, size_t len, bson_t *ret_value, struct reason *why);
-
-/*
  * What a document says: its content's fields and `user.doc.*`, without the system fields. Lets go;
  * the document must not go meanwhile.
  * @ret_fields  initialised by the call whatever it returns; the caller bson_destroys it
@@ -69,5 +61,7 @@ int filing_look(struct ttl *ttl, struct document *doc, int64_t now_ms);
  * Errors: the first of those met; goes on in spite of them.
  */
 int filing_rebuild(struct ttl *ttl, struct collection *top, int64_t now_ms);
+/* The same, listed in ttl->progress with the attribute that asked for it. @what  NULL for none */
+int filing_rebuild_for(struct ttl *ttl, struct collection *top, int64_t now_ms, const char *what);
 
 #endif

@@ -3,24 +3,26 @@
 #include "core/dates.h"
 #include "core/index.h"
 #include "ttl/deadline.h"
+#include "ttl/events.h"
 #include "ttl/filing.h"
+#include "ttl/limbo.h"
+#include "ttl/monitor_names.h"
+#include "ttl/prune.h"
 #include "ttl/timeseries.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum visit_end { VISIT_DONE, VISIT_LIMIT, VISIT_STOPPED };
-
 struct visit {
     struct ttl *ttl;
     const struct monitor_hooks *hooks;
     struct monitor_pass *pass;
     struct index *index;
-    uint64_t deleted;
+    uint64_t deleted, examined;
     int64_t target_docs, target_ms; /* as the parameters were in the latest slice */
     int64_t started_ms;             /* monotonic */
-    struct monitor_name *names;     /* of this slice, to be removed through the kernel */
+    struct monitor_name *names;     /* of this slice, that cannot simply be deleted */
     size_t nnames;
 };
 
@@ -75,9 +77,13 @@ static bool has_due(const struct index *index, const struct monitor_pass *pass, 
 int monitor_expire(
     struct ttl *ttl, struct dentry *d, struct timespec now, struct monitor_pass *pass)
 {
-    uint64_t keys = d->nslots;
     timeseries_expiring(ttl, d);
-    int err = tree_unlink(ttl->tree, d, now);
+    /* What is missing is a member, but no key of the index. */
+    uint64_t keys = 0;
+    for (unsigned int i = 0; i < d->nslots; i++)
+        keys += dentry_slots(d)[i].key != INDEX_KEY_MISSING;
+    int err =
+        dentry_in_limbo(d) ? limbo_remove(ttl, d, now) : ttl_unlink(ttl, d, now, TTL_EVENT_EXPIRED);
     if (err)
         return err;
     ttl->metrics.deleted_documents++;
@@ -112,15 +118,12 @@ static bool handle(struct visit *v, struct btree_entry entry, int64_t now_ms)
             skip(v, entry);
         return false;
     }
-    if (hooks->watched && hooks->remove && hooks->watched(hooks->arg, d)) {
-        struct monitor_name *name = &v->names[v->nnames++];
-        name->parent = &d->parent->doc;
-        name->removed = false;
-        memcpy(name->name, d->name, d->name_len + 1U);
-        document_pin(name->parent);
+    if (monitor_name_add(v->ttl, hooks, d, &v->names[v->nnames])) {
+        v->nnames++;
         skip(v, entry);
         return true;
     }
+    struct collection *parent = d->parent;
     if (hooks->deleting)
         hooks->deleting(hooks->arg, d);
     if (monitor_expire(v->ttl, d, timespec_of_ms(now_ms), v->pass) != 0) {
@@ -128,47 +131,17 @@ static bool handle(struct visit *v, struct btree_entry entry, int64_t now_ms)
         skip(v, entry);
         return false;
     }
+    prune_note(v->ttl, parent);
     return true;
 }
 
-/*
- * Removes the names of this slice through the kernel. What the kernel would not remove (a directory
- * that the mount's owner may not write to, say) is deleted directly, if it is still expired.
- */
-static void remove_watched(struct visit *v)
+static bool over_documents(const struct visit *v)
 {
-    const struct monitor_hooks *hooks = v->hooks;
-    struct tree *tree = v->ttl->tree;
-    if (!v->nnames)
-        return;
-    hooks->remove(hooks->arg, v->names, v->nnames);
-    tree_lock(tree);
-    int64_t now_ms = clock_ms(hooks);
-    for (size_t i = 0; i < v->nnames; i++) {
-        struct monitor_name *name = &v->names[i];
-        struct collection *parent = document_collection(name->parent);
-        struct dentry *d = NULL;
-        if (name->removed) {
-            v->pass->deleted_documents++;
-        } else {
-            d = tree_find(tree, parent, name->name, strlen(name->name));
-        }
-        if (d && ttl_expired(v->ttl, d, now_ms)) {
-            if (hooks->deleting)
-                hooks->deleting(hooks->arg, d);
-            if (monitor_expire(v->ttl, d, timespec_of_ms(now_ms), v->pass) != 0)
-                count_error(v);
-        }
-        document_unpin(tree, name->parent);
-    }
-    tree_unlock(tree);
-    v->nnames = 0;
+    return v->target_docs && v->deleted >= (uint64_t) v->target_docs;
 }
 
-static bool over_budget(const struct visit *v)
+static bool over_time(const struct visit *v)
 {
-    if (v->target_docs && v->deleted >= (uint64_t) v->target_docs)
-        return true;
     return v->target_ms && v->hooks->monotonic_ms(v->hooks->arg) - v->started_ms >= v->target_ms;
 }
 
@@ -203,7 +176,10 @@ static size_t visit_slice(struct visit *v, bool *ret_more)
         v->deleted += handle(v, entries[i], now_ms);
     tree_unlock(tree);
 
-    remove_watched(v);
+    monitor_names_settle(v->ttl, v->hooks, v->pass, v->names, v->nnames);
+    v->nnames = 0;
+    if (v->ttl->nemptied)
+        prune_run(v->ttl, v->hooks);
 
     tree_lock(tree);
     now_ms = clock_ms(v->hooks);
@@ -215,19 +191,67 @@ static size_t visit_slice(struct visit *v, bool *ret_more)
     return n;
 }
 
-static enum visit_end visit(struct visit *v)
+/* Begins a visit: what it is going to be told of, when it has ended. */
+static struct monitor_visit begin_visit(struct visit *v)
+{
+    struct ttl *ttl = v->ttl;
+    struct monitor_visit told = {.index = v->index, .pass = v->pass, .errors = v->pass->errors};
+    struct btree_entry first;
+    v->deleted = v->examined = 0;
+    v->started_ms = v->hooks->monotonic_ms(v->hooks->arg);
+    tree_lock(ttl->tree);
+    int64_t now_ms = clock_ms(v->hooks);
+    v->pass->visiting = v->index;
+    v->pass->visit_deleted = v->pass->deleted_documents;
+    v->pass->visit_started_ms = now_ms;
+    if (due_entries(v->index, v->pass, now_ms, &first, 1)) {
+        int64_t at_ms = ttl_deadline(ttl, first.item).at_ms;
+        told.lag_ms = at_ms < now_ms ? date_subtract_saturated(now_ms, at_ms) : 0;
+    }
+    tree_unlock(ttl->tree);
+    return told;
+}
+
+static void end_visit(struct visit *v, struct monitor_visit *told, enum monitor_limit limit)
+{
+    struct ttl *ttl = v->ttl;
+    struct monitor_pass *pass = v->pass;
+    told->took_ms = v->hooks->monotonic_ms(v->hooks->arg) - v->started_ms;
+    tree_lock(ttl->tree);
+    pass->visits++;
+    v->index->visit_number = ++ttl->visits;
+    pass->visiting = NULL;
+    told->deleted = pass->deleted_documents - pass->visit_deleted;
+    told->examined = v->examined;
+    told->errors = pass->errors - told->errors;
+    told->ended_ms = clock_ms(v->hooks);
+    told->limit = limit;
+    if (v->hooks->visited)
+        v->hooks->visited(v->hooks->arg, told);
+    tree_unlock(ttl->tree);
+}
+
+static enum monitor_limit visit_slices(struct visit *v)
 {
     bool more = true;
-    v->deleted = 0;
-    v->started_ms = v->hooks->monotonic_ms(v->hooks->arg);
     while (more) {
         if (stopped(v->hooks))
-            return VISIT_STOPPED;
-        visit_slice(v, &more);
-        if (more && over_budget(v))
-            return VISIT_LIMIT;
+            return MONITOR_STOPPED;
+        v->examined += visit_slice(v, &more);
+        if (more && over_documents(v))
+            return MONITOR_LIMIT_DOCUMENTS;
+        if (more && over_time(v))
+            return MONITOR_LIMIT_TIME;
     }
-    return VISIT_DONE;
+    return MONITOR_LIMIT_NONE;
+}
+
+static enum monitor_limit visit(struct visit *v)
+{
+    struct monitor_visit told = begin_visit(v);
+    enum monitor_limit limit = visit_slices(v);
+    end_visit(v, &told, limit);
+    return limit;
 }
 
 static int by_visit(const void *a, const void *b)
@@ -287,12 +311,7 @@ static bool sub_pass(struct visit *v)
     bool more = n > 0;
     for (ssize_t i = 0; i < n; i++) {
         v->index = indexes[i];
-        enum visit_end end = visit(v);
-        tree_lock(ttl->tree);
-        v->pass->visits++;
-        v->index->visit_number = ++ttl->visits;
-        tree_unlock(ttl->tree);
-        if (end == VISIT_STOPPED) {
+        if (visit(v) == MONITOR_STOPPED) {
             v->pass->stopped = true;
             more = false;
             break;
@@ -330,13 +349,15 @@ void monitor_pass(struct ttl *ttl, const struct monitor_hooks *hooks, struct mon
     *pass = (struct monitor_pass){
         .number = ++ttl->metrics.passes, .started_ms = clock_ms(hooks), .running = true};
     ttl->pass_running = true;
+    if (hooks->retry)
+        ttl_schedule_failing(ttl);
     tree_unlock(ttl->tree);
 
-    refile(ttl, hooks);
-    v.names = hooks->remove ? calloc(MONITOR_SLICE_DOCS, sizeof *v.names) : NULL;
-    bool possible = !ttl->read_only && (v.names || !hooks->remove);
-    while (possible && !stopped(hooks) && sub_pass(&v))
-        ;
+    v.names = calloc(MONITOR_SLICE_DOCS, sizeof *v.names);
+    bool possible = !ttl->read_only && v.names;
+    do
+        refile(ttl, hooks);
+    while (possible && !stopped(hooks) && sub_pass(&v));
     free(v.names);
 
     tree_lock(ttl->tree);

@@ -12,6 +12,7 @@
 #ifndef TTLFS_TTL_MONITOR_H
 #define TTLFS_TTL_MONITOR_H
 
+#include "core/archive_record.h"
 #include "core/reason.h"
 #include "ttl/ttl.h"
 
@@ -21,11 +22,39 @@
 /* Documents handled per hold of the lock: about half a millisecond. */
 #define MONITOR_SLICE_DOCS 256
 
-/* A name to be removed through the kernel, because somebody watches. */
+/* A name that cannot simply be deleted under the lock. */
 struct monitor_name {
-    struct document *parent; /* pinned */
-    bool removed;            /* out */
+    struct document *parent, *doc; /* pinned */
+    bool archive;                  /* is to be archived first */
+    bool watched;     /* is to be removed through the kernel, because somebody would notice */
+    bool directory;   /* a collection to be pruned */
+    bool archived;    /* out: the archive has it, durably */
+    bool interrupted; /* out: not archived because the pass ends; nothing is wrong */
+    bool removed;     /* out: the kernel has removed it */
+    int error;        /* out: why it has not, an errno; 0 when it was not asked */
+    struct archive_state copied; /* out: what was archived */
     char name[DOCUMENT_NAME_MAX_BYTES + 1];
+};
+
+/* What ended a visit. */
+enum monitor_limit {
+    MONITOR_LIMIT_NONE,
+    MONITOR_LIMIT_DOCUMENTS,
+    MONITOR_LIMIT_TIME,
+    MONITOR_STOPPED
+};
+
+struct monitor_pass;
+
+/* A visit that has ended. */
+struct monitor_visit {
+    const struct index *index; /* valid during the call */
+    const struct monitor_pass *pass;
+    uint64_t deleted, examined, errors;
+    int64_t ended_ms; /* the filesystem's time */
+    int64_t took_ms;
+    int64_t lag_ms; /* how late its oldest entry was when it began */
+    enum monitor_limit limit;
 };
 
 /* What a pass asks of its surroundings. All but `clock` and `monotonic` may be NULL. */
@@ -35,14 +64,20 @@ struct monitor_hooks {
     int64_t (*monotonic_ms)(void *arg); /* for budgets */
     /* Would somebody notice? Asked with the lock held. */
     bool (*watched)(void *arg, struct dentry *d);
-    /* Removes names so that watchers are told. Called without the lock. */
+    /* Removes those names that are `watched`, so that watchers are told. Called without the lock. */
     void (*remove)(void *arg, struct monitor_name *names, size_t n);
+    /* Archives those names that are to be archived, durably. Called without the lock. */
+    void (*archive)(void *arg, struct monitor_name *names, size_t n);
     /* A name is about to be deleted directly. Called with the lock held. */
     void (*deleting)(void *arg, struct dentry *d);
     /* A slice is over: a good moment for what needs no lock. */
     void (*slice_done)(void *arg);
+    /* A visit has ended. Called with the lock held. */
+    void (*visited)(void *arg, const struct monitor_visit *visit);
     /* Asked between slices: true ends the pass early. */
     bool (*stop)(void *arg);
+    /* What failed is tried again now, not only when its time has come: somebody asked. */
+    bool retry;
 };
 
 /* What one pass did. */
@@ -56,6 +91,9 @@ struct monitor_pass {
     int64_t started_ms, ended_ms; /* the filesystem's time */
     int64_t took_ms;
     bool running;
+    const struct index *visiting; /* now; NULL between visits */
+    uint64_t visit_deleted;       /* deleted_documents when that visit began */
+    int64_t visit_started_ms;
     bool stopped; /* before everything due was tried */
 };
 
@@ -72,6 +110,17 @@ void monitor_pass(struct ttl *ttl, const struct monitor_hooks *hooks, struct mon
  */
 int monitor_expire(
     struct ttl *ttl, struct dentry *d, struct timespec now, struct monitor_pass *pass);
+
+/*
+ * May this name be deleted: is it what a pass has taken down in `name`, still expired, and in the
+ * archive if it has to be? Expects the lock.
+ */
+bool monitor_may_delete(
+    struct ttl *ttl, struct dentry *d, const struct monitor_name *name, int64_t now_ms);
+
+/* monitor_expire of a name that monitor_may_delete. Expects the lock. Errors: -ENOMEM. */
+int monitor_delete_name(struct ttl *ttl, struct dentry *d, const struct monitor_name *name,
+    struct timespec now, struct monitor_pass *pass);
 
 /*
  * When the next pass is to start by itself, given that one has just ended: after the sleeping time,

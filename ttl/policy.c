@@ -147,14 +147,14 @@ void policy_free(struct document *doc)
     doc->policy = NULL;
 }
 
-static int parse_one(struct policy *p, const struct xattr *x)
+static int parse_one(
+    struct policy *p, const char *name, const char *text, size_t len, int64_t now_ms)
 {
-    const char *key = x->bytes + sizeof TTL_XATTR_PREFIX - 1, *text = xattr_value(x);
-    size_t len = x->value_len;
+    const char *key = name + sizeof TTL_XATTR_PREFIX - 1;
     if (strcmp(key, "seconds") == 0)
         return seconds_parse(text, len, &p->seconds_ms, NULL);
     if (strcmp(key, "expireAt") == 0)
-        return expire_at_parse(text, len, 0, DATE_NEVER_MS, &p->expire_at_ms, NULL);
+        return expire_at_parse(text, len, now_ms, p->expire_at_ms, &p->expire_at_ms, NULL);
     if (strcmp(key, "idle") == 0)
         return span_parse(text, len, &p->idle_ms, NULL);
     if (strcmp(key, "max") == 0)
@@ -166,6 +166,35 @@ static int parse_one(struct policy *p, const struct xattr *x)
     return -EINVAL;
 }
 
+/* Forgets one rule. Errors: -EINVAL when there is none of that name. */
+static int clear_one(struct policy *p, const char *name)
+{
+    const char *key = name + sizeof TTL_XATTR_PREFIX - 1;
+    if (strcmp(key, "seconds") == 0)
+        p->seconds_ms = 0;
+    else if (strcmp(key, "expireAt") == 0)
+        p->expire_at_ms = DATE_NEVER_MS;
+    else if (strcmp(key, "idle") == 0)
+        p->idle_ms = 0;
+    else if (strcmp(key, "max") == 0)
+        p->max_ms = 0;
+    else if (strcmp(key, "refresh") == 0)
+        p->refresh = REFRESH_UNSET;
+    else if (strcmp(key, "hold") == 0)
+        p->hold = SWITCH_UNSET;
+    else
+        return -EINVAL;
+    return 0;
+}
+
+int policy_changed(const struct policy *from, const char *name, const char *value, size_t len,
+    int64_t now_ms, struct policy *ret_policy)
+{
+    *ret_policy = *from;
+    ret_policy->error = NULL;
+    return value ? parse_one(ret_policy, name, value, len, now_ms) : clear_one(ret_policy, name);
+}
+
 int policy_reload(struct document *doc)
 {
     struct policy p = {.expire_at_ms = DATE_NEVER_MS};
@@ -174,7 +203,7 @@ int policy_reload(struct document *doc)
     for (const struct xattr *x = doc->xattrs; x; x = x->next) {
         if (strncmp(x->bytes, TTL_XATTR_PREFIX, sizeof TTL_XATTR_PREFIX - 1) != 0)
             continue;
-        int one = parse_one(&p, x);
+        int one = parse_one(&p, x->bytes, xattr_value(x), x->value_len, 0);
         any |= one == 0;
         err = err ? err : one;
     }

@@ -37,6 +37,14 @@ int expire_at_parse(const char *text, size_t len, int64_t now_ms, int64_t curren
  */
 int policy_reload(struct document *doc);
 
+/*
+ * What a policy would be after setxattr, or removexattr when `value` is NULL, of one attribute.
+ * @ret_policy  without the error text
+ * Errors: -EINVAL (no rule of a file, or no good value), -ECANCELED (a condition does not hold).
+ */
+int policy_changed(const struct policy *from, const char *name, const char *value, size_t len,
+    int64_t now_ms, struct policy *ret_policy);
+
 /* Frees doc->policy. */
 void policy_free(struct document *doc);
 

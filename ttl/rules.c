@@ -3,6 +3,7 @@
 #include "core/dates.h"
 #include "core/fields.h"
 #include "ttl/deadline.h"
+#include "ttl/document_fields.h"
 #include "ttl/filing.h"
 #include "ttl/policy.h"
 #include "ttl/rules_impl.h"
@@ -135,7 +136,7 @@ static int set_on_collection(struct ttl *ttl, struct collection *c, struct rule_
         return -ENOMEM;
     document_xattr_put(&c->doc, x);
     if (change->rebuild)
-        err = filing_rebuild(ttl, c, change->now_ms);
+        err = filing_rebuild_for(ttl, c, change->now_ms, change->name);
     ttl_reap(ttl);
     return err;
 }
@@ -225,7 +226,7 @@ static int look_again(struct ttl *ttl, struct document *doc, struct rule_change 
 static int set_field(struct ttl *ttl, struct document *doc, struct rule_change *change)
 {
     bson_t value, probe = BSON_INITIALIZER;
-    int err = filing_attribute_value(change->value, change->len, &value, change->why);
+    int err = attribute_field_parse(change->value, change->len, &value, change->why);
     if (!err) {
         err = fields_add(&probe, change->name + sizeof DOC_XATTR_PREFIX - 1, &value);
         if (err == -EINVAL)
@@ -285,7 +286,7 @@ int rules_remove(
     } else if (document_is_collection(doc)) {
         struct collection *c = document_collection(doc);
         rules_clear_collection(ttl, c, name, &change);
-        err = filing_rebuild(ttl, c, now_ms);
+        err = filing_rebuild_for(ttl, c, now_ms, name);
         ttl_reap(ttl);
     } else {
         err = policy_reload(doc);

@@ -79,36 +79,18 @@ static int apply_capped(struct ttl *ttl, struct collection *c, struct rule_chang
     return 0;
 }
 
-/* Another E, or none, or the first one. */
-static int set_expire_after(
-    struct timeseries *ts, struct collection *c, int64_t seconds, struct rule_change *change)
-{
-    struct ttl *ttl = ts->ttl;
-    if (seconds < 0 && ts->rule) {
-        ttl_bury(ttl, ts->rule);
-        ts->rule = NULL;
-        change->rebuild = true;
-    } else if (seconds >= 0 && !ts->rule) {
-        struct index_spec spec;
-        index_spec_init(&spec);
-        spec.ttl = true;
-        ts->rule = index_new("timeseries", strlen("timeseries"), INDEX_TIMESERIES, &spec);
-        if (!ts->rule)
-            return -ENOMEM;
-        ts->rule->owner = c;
-        change->rebuild = true;
-    }
-    if (ts->rule) {
-        ts->rule->expire_after_ms = seconds * 1000;
-        ttl_schedule(ttl, ts->rule);
-    }
-    ts->spec.expire_after_s = seconds;
-    return 0;
-}
-
 static bool same_field(const char *a, const char *b)
 {
     return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+static bool has_ttl_indexes(struct ttl *ttl, struct collection *c)
+{
+    const struct ruleset *rs = ruleset_of(ttl, c);
+    for (unsigned int i = 0; rs && i < rs->nindexes; i++)
+        if (rs->indexes[i]->kind == INDEX_FIELD && rs->indexes[i]->ttl)
+            return true;
+    return !rs;
 }
 
 /* What may change once it is one: E, and the granularity to a coarser one. */
@@ -122,17 +104,19 @@ static int change_timeseries(struct timeseries *ts, struct collection *c,
     if (spec->granularity < ts->spec.granularity)
         return reason_set(
             change->why, EINVAL, "the granularity can only be changed to a coarser one");
-    int err = set_expire_after(ts, c, spec->expire_after_s, change);
-    if (!err)
-        ts->spec.granularity = spec->granularity;
-    return err;
+    ts->spec.granularity = spec->granularity;
+    /* Keys hang on both E where there are other TTL indexes, and on this one being there at all. */
+    change->rebuild =
+        spec->expire_after_s != ts->spec.expire_after_s &&
+        (has_ttl_indexes(ts->ttl, c) || spec->expire_after_s < 0 || ts->spec.expire_after_s < 0);
+    timeseries_set_expire_after(ts, spec->expire_after_s);
+    return 0;
 }
 
 static int make_timeseries(
     struct ttl *ttl, struct collection *c, struct ts_spec *spec, struct rule_change *change)
 {
     int err = 0;
-    int64_t seconds = spec->expire_after_s;
     if (c->rules->capped)
         return reason_set(
             change->why, EINVAL, "a capped collection cannot be a time-series collection");
@@ -143,8 +127,6 @@ static int make_timeseries(
         return -ENOMEM;
     if (!change->loading)
         err = check_indexes(ttl, c, ts, change);
-    if (!err)
-        err = set_expire_after(ts, c, seconds, change);
     if (err)
         timeseries_free(ts);
     else

@@ -373,17 +373,30 @@ struct timeseries *timeseries_new(struct ttl *ttl, struct collection *owner, str
     if (!ts)
         return NULL;
     ts->members = index_new("buckets", strlen("buckets"), INDEX_BUCKETS, &none);
-    if (!ts->members) {
+    none.ttl = true;
+    ts->rule = index_new("timeseries", strlen("timeseries"), INDEX_TIMESERIES, &none);
+    if (!ts->members || !ts->rule) {
+        index_free(ts->members);
+        index_free(ts->rule);
         free(ts);
         return NULL;
     }
     ts->ttl = ttl;
-    ts->members->owner = owner;
+    ttl->ntimeseries++;
+    ts->members->owner = ts->rule->owner = owner;
     ts->members->left = member_left;
     ts->spec = *spec;
     *spec = (struct ts_spec){.expire_after_s = -1};
     btree_init(&ts->metas);
+    timeseries_set_expire_after(ts, ts->spec.expire_after_s);
     return ts;
+}
+
+void timeseries_set_expire_after(struct timeseries *ts, int64_t seconds)
+{
+    ts->spec.expire_after_s = seconds;
+    ts->rule->expire_after_ms = seconds < 0 ? 0 : seconds * 1000;
+    ttl_schedule(ts->ttl, ts->rule);
 }
 
 void timeseries_free(struct timeseries *ts)
@@ -391,9 +404,9 @@ void timeseries_free(struct timeseries *ts)
     if (!ts)
         return;
     timeseries_not_pending(ts);
+    ts->ttl->ntimeseries--;
     ttl_bury(ts->ttl, ts->members);
-    if (ts->rule)
-        ttl_bury(ts->ttl, ts->rule);
+    ttl_bury(ts->ttl, ts->rule);
     btree_release(&ts->metas);
     ts_spec_release(&ts->spec);
     free(ts);

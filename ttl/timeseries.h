@@ -44,7 +44,7 @@ struct timeseries {
     struct ttl *ttl;
     struct ts_spec spec;
     struct index *members; /* INDEX_BUCKETS: who is in a bucket */
-    struct index *rule;    /* INDEX_TIMESERIES; NULL without expireAfterSeconds */
+    struct index *rule;    /* INDEX_TIMESERIES: see timeseries_key */
     struct btree metas;    /* hash of a meta value -> struct ts_meta */
     uint64_t nbuckets;
     uint64_t nextended;      /* members outside of the normal range: more than 0 stops expiry */
@@ -63,7 +63,7 @@ void ts_spec_release(struct ts_spec *spec);
  */
 int ts_spec_parse(const char *text, size_t len, struct ts_spec *ret_spec, struct reason *why);
 
-/* Makes an empty one without `rule`. The spec is moved from. NULL: no memory. */
+/* Makes an empty one. The spec is moved from. NULL: no memory. */
 struct timeseries *timeseries_new(struct ttl *ttl, struct collection *owner, struct ts_spec *spec);
 
 /* Frees one that has no members; buries its indexes. NULL is allowed. */
@@ -89,6 +89,17 @@ int64_t timeseries_own_ms(const struct timeseries *ts, struct dentry *d);
 
 /* The date of its bucket; DATE_NEVER_MS in no bucket, and while expiry is stopped. */
 int64_t timeseries_date_ms(const struct timeseries *ts, struct dentry *d);
+
+/*
+ * The key of a name in ts->rule, if its date were `date_ms`: what makes it due, with the E of that
+ * index added, when the first of the collection's E and those of the TTL indexes that it is in is
+ * over. So a partial rule with a smaller E has the name filed by as much earlier.
+ * Returns DATE_NEVER_MS when nothing makes it due.
+ */
+int64_t timeseries_key(const struct timeseries *ts, struct dentry *d, int64_t date_ms);
+
+/* Another E of the collection; -1 for none. The names must be filed anew when there are partial rules. */
+void timeseries_set_expire_after(struct timeseries *ts, int64_t seconds);
 
 /* Has a document a name in a time-series collection that is in no bucket there? */
 bool timeseries_lacks_time(const struct document *doc);

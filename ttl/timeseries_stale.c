@@ -9,6 +9,7 @@
  */
 #include "ttl/timeseries_impl.h"
 
+#include "core/dates.h"
 #include "core/names.h"
 #include "ttl/filing.h"
 #include "ttl/rules.h"
@@ -117,6 +118,21 @@ bool timeseries_came_forward(struct ttl *ttl)
     bool forward = ttl->names_forward;
     ttl->names_forward = false;
     return forward;
+}
+
+int64_t timeseries_key(const struct timeseries *ts, struct dentry *d, int64_t date_ms)
+{
+    const struct index_slot *slots = dentry_slots(d);
+    int64_t after_ms = ts->spec.expire_after_s < 0 ? INT64_MAX : ts->spec.expire_after_s * 1000;
+    for (unsigned int i = 0; i < d->nslots; i++) {
+        const struct index *index = slots[i].index;
+        if (index->kind == INDEX_FIELD && index->ttl && !index->dropped &&
+            index->expire_after_ms < after_ms)
+            after_ms = index->expire_after_ms;
+    }
+    if (date_ms == DATE_NEVER_MS || after_ms == INT64_MAX)
+        return DATE_NEVER_MS;
+    return date_add_saturated(date_ms, after_ms - ts->rule->expire_after_ms);
 }
 
 bool timeseries_refuses(struct dentry *d)

@@ -62,6 +62,8 @@ WRAP = shlex.split(os.environ.get("TTLFS_WRAP", ""))
 DEFAULT_OPTS = "test-clock"
 DEFAULT_LIMIT_SECONDS = 60
 TROUBLE = re.compile(r"Sanitizer|[Aa]ssert|\bBUG\b|runtime error")
+# The same in the text of a failed test, which has "assert" and AssertionError for reasons of its own.
+TROUBLE_OF_DAEMON = re.compile(r"Sanitizer|Assertion `|core file:|its log has:|\bBUG\b|: runtime error:|ended with status|ended while mounted")
 
 
 def _is_slow_build():
@@ -514,6 +516,7 @@ def pytest_runtest_makereport(item, call):
     report = outcome.get_result()
     if not report.failed:
         return
+    _note_failure(item, report)
     try:
         where = item.path.relative_to(ROOT)
     except ValueError:
@@ -524,3 +527,14 @@ def pytest_runtest_makereport(item, call):
     report.sections.append(("repeat it alone", command))
     for mount in getattr(item, "ttlfs_mounts", []):
         report.sections.append((f"log of {mount.path}", mount.log[-6000:]))
+
+
+def _note_failure(item, report):
+    """For tests/mount/run.sh, which may try a failed test again: not one whose daemon was in trouble."""
+    path = os.environ.get("TTLFS_FAILED_TESTS")
+    if not path:
+        return
+    said = report.longreprtext + "".join(mount.log for mount in getattr(item, "ttlfs_mounts", []))
+    in_trouble = TROUBLE_OF_DAEMON.search(said)
+    with open(path, "a", encoding="utf-8", errors="surrogateescape") as notes:
+        notes.write(f"{'never' if in_trouble else 'again'}\t{item.nodeid}\n")

@@ -13,6 +13,7 @@ enum { WORLD_MAX_INDEXES = 512 };
 struct world_census {
     const struct index *indexes[WORLD_MAX_INDEXES];
     uint64_t members[WORLD_MAX_INDEXES], filed[WORLD_MAX_INDEXES];
+    uint64_t parked[WORLD_MAX_INDEXES];
     size_t n;
     int wrong;
 };
@@ -53,10 +54,17 @@ static inline void world_check_name(struct world *w, struct world_census *census
         struct btree_entry found, before = {slots[i].key, (char *) d - 1};
         bool there = btree_next(&index->entries, before, &found) && found.item == d &&
                      found.key == slots[i].key;
-        bool parked = d->parked >> i & 1;
+        bool parked = index_is_parked(d, i);
+        bool there_parked = btree_next(&index->parked, before, &found) && found.item == d &&
+                            found.key == slots[i].key;
         if (there == parked)
             world_wrong(census, d, parked ? "is parked and filed" : "is not filed under its key");
+        if (there_parked != (parked && slots[i].key != INDEX_KEY_MISSING))
+            world_wrong(census, d, "is in the wrong tree");
+        if (!parked && slots[i].key >= INDEX_KEY_MISFIT)
+            world_wrong(census, d, "has no date and may become due");
         census->filed[number] += !parked;
+        census->parked[number] += there_parked;
         if (parked || !index->ttl || index->expire_after_ms < 0)
             continue;
         int64_t due_ms = date_add_saturated(slots[i].key, index->expire_after_ms);
@@ -103,9 +111,10 @@ static inline int world_check(struct world *w)
     }
     for (size_t i = 0; i < census.n; i++) {
         const struct index *index = census.indexes[i];
-        if (!btree_check(&index->entries))
+        if (!btree_check(&index->entries) || !btree_check(&index->parked))
             world_wrong(&census, NULL, "the tree of an index is broken");
-        if (index->members != census.members[i] || index->entries.count != census.filed[i])
+        if (index->members != census.members[i] || index->entries.count != census.filed[i] ||
+            index->parked.count != census.parked[i])
             world_wrong(&census, NULL, "an index has other members than names say");
     }
     documents += w->tree->orphans.count;
