@@ -252,14 +252,14 @@ void kinds_grew(struct fs *fs, struct document *doc, struct timespec now)
         kinds_came(fs, d->parent, doc, now);
 }
 
-struct handle *kinds_opendir(struct fs *fs, fuse_ino_t ino)
+struct handle *kinds_opendir(struct fs *fs, fuse_ino_t ino, int flags)
 {
     struct handle *handle = NULL;
     tree_lock(fs->tree);
     struct document *doc = fs_document(fs, ino);
     if (capped_of(document_collection(doc))) {
         document_pin(doc);
-        handle = fs_handle_new(fs, doc, 0);
+        handle = fs_handle_new(fs, doc, flags);
         if (handle)
             handle->horizon = (int64_t) fs->tree->next_ino;
         else

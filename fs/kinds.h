@@ -50,7 +50,7 @@ void kinds_trim(struct fs *fs, struct collection *c);
  * A directory is opened: the handle of a listing that shows a capped collection within its limits,
  * although it is read in pieces. NULL for all others, and without memory. Takes the lock itself.
  */
-struct handle *kinds_opendir(struct fs *fs, fuse_ino_t ino);
+struct handle *kinds_opendir(struct fs *fs, fuse_ino_t ino, int flags);
 
 /* Does such a listing show this name? What came after its begin it does not. */
 bool kinds_lists(const struct handle *handle, struct dentry *d);

@@ -4,18 +4,34 @@
  * A place in a directory is the cookie of the last name returned (core/names.h): names that exist
  * throughout a walk come exactly once, whatever else happens.
  */
+#include "fs/access_time.h"
 #include "fs/control.h"
+#include "fs/find.h"
 #include "fs/fs.h"
 #include "fs/kinds.h"
 
 #include "ttl/deadline.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define COOKIE_DOT 1
 #define COOKIE_DOTDOT 2
+
+/* fi->fh of an open directory: this, or the handle of a listing that kinds_opendir made. */
+#define DIR_NOATIME 1
+
+static struct handle *listing_of(const struct fuse_file_info *fi)
+{
+    return fi->fh > DIR_NOATIME ? fs_handle(fi) : NULL;
+}
+
+static bool is_noatime(const struct fuse_file_info *fi)
+{
+    return fi->fh == DIR_NOATIME || (listing_of(fi) && listing_of(fi)->no_atime);
+}
 
 static void close_listing(struct fs *fs, struct handle *handle)
 {
@@ -28,17 +44,28 @@ void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     if (fs_is_remover(req))
         atomic_store(&fs_of(req)->monitor.opened, ino);
-    struct handle *handle = control_is_node(ino) ? NULL : kinds_opendir(fs_of(req), ino);
-    fi->fh = (uint64_t) (uintptr_t) handle;
+    if (find_is_node(ino)) {
+        find_opendir(req, ino, fi);
+        return;
+    }
+    /* The flags come with this request only. */
+    fi->fh = fi->flags & O_NOATIME ? DIR_NOATIME : 0;
+    struct fs *fs = fs_of(req);
+    struct handle *handle = control_is_node(ino) ? NULL : kinds_opendir(fs, ino, fi->flags);
+    if (handle)
+        fi->fh = (uint64_t) (uintptr_t) handle;
     if (fuse_reply_open(req, fi) != 0 && handle)
-        close_listing(fs_of(req), handle);
+        close_listing(fs, handle);
 }
 
 void op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-    (void) ino;
-    if (fi->fh)
-        close_listing(fs_of(req), fs_handle(fi));
+    if (find_is_node(ino)) {
+        find_releasedir(req, fi);
+        return;
+    }
+    if (listing_of(fi))
+        close_listing(fs_of(req), listing_of(fi));
     fuse_reply_err(req, 0);
 }
 
@@ -111,15 +138,15 @@ static void add_names(struct listing *l, struct collection *c, uint64_t off, int
     }
 }
 
-static void list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, bool plus,
-    const struct fuse_file_info *fi)
+static void list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
+    const struct fuse_file_info *fi, bool plus)
 {
     struct fs *fs = fs_of(req);
     /* The shortest entry of a listing with attributes has 152 bytes. */
     struct listing l = {.req = req,
         .fs = fs,
         .plus = plus,
-        .handle = fi->fh ? fs_handle(fi) : NULL,
+        .handle = listing_of(fi),
         .size = size,
         .buf = malloc(size),
         .given = plus ? malloc((size / 128 + 1) * sizeof(struct document *)) : NULL};
@@ -132,8 +159,11 @@ static void list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, bool
     uint64_t off = (uint64_t) offset;
     if (l.handle && off == 0)
         l.handle->horizon = (int64_t) fs->tree->next_ino;
+    struct timespec now = fs_now(fs);
     if (add_dots(&l, c, &off))
-        add_names(&l, c, off, fs_now_ms(fs));
+        add_names(&l, c, off, timespec_ms(now));
+    if (!is_noatime(fi) && !fs_is_remover(req))
+        access_time_touch(fs, &c->doc, now);
     tree_unlock(fs->tree);
     if (fuse_reply_buf(req, l.buf, l.used) != 0 && l.ngiven) {
         tree_lock(fs->tree);
@@ -148,17 +178,21 @@ out:
 
 void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
-    if (control_is_node(ino))
+    if (find_is_node(ino))
+        find_readdir(req, ino, size, off, fi, false);
+    else if (control_is_node(ino))
         control_readdir(req, ino, size, off);
     else
-        list(req, ino, size, off, false, fi);
+        list(req, ino, size, off, fi, false);
 }
 
 void op_readdirplus(
     fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
-    if (control_is_node(ino))
+    if (find_is_node(ino))
+        find_readdir(req, ino, size, off, fi, true);
+    else if (control_is_node(ino))
         control_readdirplus(req, ino, size, off);
     else
-        list(req, ino, size, off, true, fi);
+        list(req, ino, size, off, fi, true);
 }
