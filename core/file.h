@@ -56,4 +56,14 @@ int file_seek(struct tree *tree, struct document *doc, off_t off, int whence, of
 int file_copy_content(struct tree *tree, struct document *doc, size_t max,
     unsigned char **ret_bytes, size_t *ret_len);
 
+/*
+ * Writes the whole content of a regular file into another one, an empty one outside the tree: data
+ * where there is data, holes where there are holes. Lets go. What is written to the document meanwhile
+ * may be in the copy or not.
+ * @stop  asked between pieces, without the lock: true ends the call; may be NULL
+ * Errors: -EINTR (stop said so), -ENOENT, -ENOMEM, and what reading and pwrite(2) report.
+ */
+int file_copy_out(
+    struct tree *tree, struct document *doc, int fd, bool (*stop)(void *arg), void *arg);
+
 #endif

@@ -54,6 +54,7 @@ struct index {
     struct btree_entry visited; /* how far the running pass has come; failures stay behind it */
     uint64_t visit_number;      /* of the latest visit: who waited longest comes first */
     uint64_t pass;              /* the pass that `visited` belongs to */
+    bool failing;               /* scheduled for a retry, not for what is due */
 };
 
 /*

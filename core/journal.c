@@ -114,6 +114,8 @@ int journal_will_change(struct tree *tree, struct document *doc)
     struct journal_list *list = &journal->lists[journal->current];
     if (!journal->enabled || (doc->dirty && mark_list(doc->dirty) == journal->current))
         return 0;
+    if (doc->ino == TREE_LIMBO_INO)
+        return 0;
     if (list->n == list->cap) {
         size_t cap = list->cap ? list->cap * 2 : 256;
         struct document **more = realloc(list->docs, cap * sizeof(struct document *));

@@ -54,12 +54,18 @@ struct tree *tree_new(struct store *store, const struct tree_observer *observer)
         tree->hash_seed = (uint64_t) (uintptr_t) tree;
     tree->next_ino = TREE_ROOT_INO + 1;
     tree->next_blob = 1;
-    struct document *root = document_alloc(true);
-    if (!root) {
+    struct document *root = document_alloc(true), *limbo = document_alloc(true);
+    if (!root || !limbo) {
+        free(root);
+        free(limbo);
         pthread_mutex_destroy(&tree->lock);
         free(tree);
         return NULL;
     }
+    limbo->ino = TREE_LIMBO_INO;
+    limbo->mode = S_IFDIR;
+    limbo->nlink = 2;
+    tree->limbo = document_collection(limbo);
     root->ino = TREE_ROOT_INO;
     root->mode = S_IFDIR | 0755;
     root->nlink = 2;
@@ -132,12 +138,17 @@ void tree_free(struct tree *tree)
     tree->journal.enabled = false;
     tree_lock(tree);
     free_below(tree, tree->root);
+    free_below(tree, tree->limbo);
     struct btree_entry orphan;
     while (btree_first(&tree->orphans, &orphan)) {
         btree_remove(&tree->orphans, orphan.key, orphan.item);
         document_free(tree, orphan.item);
     }
     document_free(tree, &tree->root->doc);
+    /* Not one of the tree's documents: neither counted nor listed. */
+    tree->observer.freed(tree->observer.arg, &tree->limbo->doc);
+    names_release(&tree->limbo->names);
+    free(tree->limbo);
     tree_unlock(tree);
     free(tree->loaded_blobs);
     journal_release(&tree->journal);

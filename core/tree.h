@@ -29,6 +29,13 @@
 /* Number of the root; never given to another document. */
 #define TREE_ROOT_INO 1
 
+/*
+ * Number of the limbo: a collection without a name, where expired names wait that had to make room
+ * before their document could be archived (ttl/limbo.h). Nothing reaches it by a path, it has no
+ * record of its own, and it is not in the list of collections.
+ */
+#define TREE_LIMBO_INO 0
+
 /* What the rules above the tree want to know of it. Called with the lock held. */
 struct tree_observer {
     void *arg;
@@ -43,7 +50,7 @@ struct tree_observer {
 struct tree {
     pthread_mutex_t lock;
     atomic_uint waiters; /* threads that wait for the lock in the foreground */
-    struct collection *root;
+    struct collection *root, *limbo;
     uint64_t hash_seed;
     uint64_t next_ino;
     uint64_t next_blob;
@@ -149,6 +156,12 @@ bool tree_is_below(const struct collection *below, const struct collection *abov
 static inline struct collection *collection_parent(const struct collection *c)
 {
     return c->doc.links ? c->doc.links->parent : NULL;
+}
+
+/* Does this name wait in the limbo? */
+static inline bool dentry_in_limbo(const struct dentry *d)
+{
+    return d->parent->doc.ino == TREE_LIMBO_INO;
 }
 
 /* Keeps a document in memory, whatever happens to its names. */

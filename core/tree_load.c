@@ -137,7 +137,8 @@ static int load_node(
 static int load_name(
     struct load *load, struct document *doc, uint64_t parent_ino, const char *name, size_t len)
 {
-    struct document *parent = loaded_find(load, parent_ino);
+    struct document *parent =
+        parent_ino == TREE_LIMBO_INO ? &load->tree->limbo->doc : loaded_find(load, parent_ino);
     if (!parent || !document_is_collection(parent))
         return reason_set(load->why, EPROTO, "document %llu lies in %llu, which is no collection",
             (unsigned long long) doc->ino, (unsigned long long) parent_ino);
@@ -167,10 +168,10 @@ static int load_link(
         key_len - (size_t) 2 * RECORD_INO_BYTES);
 }
 
-/* Tells the observer of every name, parents first. */
-static void observe_below(struct tree *tree)
+/* Tells the observer of every name below a collection, parents first. */
+static void observe_below(struct tree *tree, struct collection *top)
 {
-    struct collection *at = tree->root;
+    struct collection *at = top;
     struct dentry *d = names_after(&at->names, 0);
     for (;;) {
         if (d) {
@@ -183,7 +184,7 @@ static void observe_below(struct tree *tree)
             }
             continue;
         }
-        if (at == tree->root)
+        if (at == top)
             return;
         struct dentry *up = at->doc.links;
         at = up->parent;
@@ -250,7 +251,8 @@ int tree_load(struct tree *tree, struct reason *why)
     free(load.docs);
     if (!err) {
         tree->observer.root_loaded(tree->observer.arg, &tree->root->doc);
-        observe_below(tree);
+        observe_below(tree, tree->root);
+        observe_below(tree, tree->limbo);
     }
     return err;
 }

@@ -7,6 +7,7 @@
 #include "fs/session.h"
 #include "ttl/deadline.h"
 #include "ttl/filing.h"
+#include "ttl/limbo.h"
 #include "ttl/monitor.h"
 
 #include <errno.h>
@@ -171,6 +172,8 @@ int fs_expire(struct fs *fs, struct dentry *d, struct timespec now)
     /* Its other names show the old link count otherwise. */
     if (d->doc->nlink > 1 && d->doc->nlookup)
         notifier_attributes(&fs->notifier, fs_nodeid(fs, d->doc));
+    if (archive_wanted(&fs->ttl, d))
+        return limbo_take(&fs->ttl, d, now);
     return monitor_expire(&fs->ttl, d, now, NULL);
 }
 

@@ -10,6 +10,7 @@
 #define TTLFS_FS_FS_H
 
 #include "core/tree.h"
+#include "fs/archive.h"
 #include "fs/committer.h"
 #include "fs/monitor_thread.h"
 #include "fs/notify.h"
@@ -38,6 +39,7 @@ struct fs {
     struct committer committer;
     struct monitor_thread monitor;
     struct notifier notifier;
+    struct archive archive;
     _Atomic int64_t clock_offset_ms; /* -o test-clock */
     struct timespec started;
     struct handle *handles;        /* all open files: their RELEASE may never come */
@@ -114,7 +116,8 @@ int fs_settle(struct fs *fs);
 struct dentry *fs_find(struct fs *fs, struct collection *parent, const char *name, int64_t now_ms);
 
 /*
- * Deletes an expired name that is in the way of a request. Expects the lock. Errors: -ENOMEM.
+ * Deletes an expired name that is in the way of a request, or moves it aside until it is archived.
+ * Expects the lock. Errors: -ENOMEM, -ENOSPC.
  */
 int fs_expire(struct fs *fs, struct dentry *d, struct timespec now);
 

@@ -208,6 +208,9 @@ static int set_up(struct fs *fs)
     struct reason why = {0};
     int err = 0;
     const struct fs_options *o = &fs->options;
+    err = archive_prepare(&fs->options, &why);
+    if (err)
+        return fail(err == -EINVAL ? EXIT_OPTIONS : EXIT_SETUP, "%s", why.text);
     if (strcmp(o->store, "memory:") != 0)
         err = store_open(o->store, o->read_only, &fs->store, &why);
     if (err)

@@ -68,7 +68,8 @@ static void hook_deleting(void *arg, struct dentry *d)
 {
     struct monitor_thread *m = arg;
     struct fs *fs = m->fs;
-    if (d->doc->nlookup)
+    m->forget_names |= document_is_collection(d->doc) && d->doc->nlookup;
+    if (d->doc->nlookup && !dentry_in_limbo(d))
         notifier_drop_name(&fs->notifier, fs_nodeid(fs, &d->parent->doc), d->name, d->name_len);
     if (d->doc->nlink > 1 && d->doc->nlookup)
         notifier_attributes(&fs->notifier, fs_nodeid(fs, d->doc));
@@ -102,6 +103,9 @@ static void scan_watches(struct monitor_thread *m)
 static void hook_slice_done(void *arg)
 {
     struct monitor_thread *m = arg;
+    if (m->forget_names)
+        notifier_forget_names(&m->fs->notifier);
+    m->forget_names = false;
     while (m->nchanged)
         notifier_attributes(&m->fs->notifier, m->changed[--m->nchanged]);
     scan_watches(m);
@@ -161,18 +165,30 @@ static void hook_remove(void *arg, struct monitor_name *names, size_t n)
     int fd = -1;
     atomic_store(&m->tid, (int) syscall(SYS_gettid));
     for (size_t i = 0; i < n && !atomic_load(&m->stop); i++) {
+        if (!names[i].watched)
+            continue;
         if (names[i].parent != parent) {
             if (fd >= 0)
                 close(fd);
             parent = names[i].parent;
             fd = open_collection(m, parent);
         }
-        if (fd >= 0)
-            names[i].removed = unlinkat(fd, names[i].name, 0) == 0;
+        names[i].error = EACCES;
+        if (fd < 0)
+            continue;
+        atomic_store(&m->removing, &names[i]);
+        names[i].removed = unlinkat(fd, names[i].name, names[i].directory ? AT_REMOVEDIR : 0) == 0;
+        atomic_store(&m->removing, NULL);
+        names[i].error = names[i].removed ? 0 : errno;
     }
     if (fd >= 0)
         close(fd);
     atomic_store(&m->tid, 0);
+}
+
+static void hook_archive(void *arg, struct monitor_name *names, size_t n)
+{
+    archive_names(((struct monitor_thread *) arg)->fs, names, n);
 }
 
 /* Returns true when the monitor may delete. */
@@ -207,7 +223,7 @@ static bool clock_is_good(struct monitor_thread *m)
     return !held;
 }
 
-static void run_pass(struct monitor_thread *m)
+static void run_pass(struct monitor_thread *m, bool asked)
 {
     struct fs *fs = m->fs;
     bool unlinks = fs->options.notify != NOTIFY_NEVER;
@@ -216,10 +232,12 @@ static void run_pass(struct monitor_thread *m)
         .clock_ms = hook_clock,
         .monotonic_ms = hook_monotonic,
         .watched = unlinks ? hook_watched : NULL,
-        .remove = unlinks ? hook_remove : NULL,
+        .remove = hook_remove,
+        .archive = hook_archive,
         .deleting = hook_deleting,
         .slice_done = hook_slice_done,
         .stop = hook_stop,
+        .retry = asked,
     };
     scan_watches(m);
     monitor_pass(&fs->ttl, &hooks, &m->pass);
@@ -285,7 +303,7 @@ static void *run(void *arg)
         tree_unlock(fs->tree);
 
         if (good && (waiters || wanted)) {
-            run_pass(m);
+            run_pass(m, waiters != NULL);
             tree_lock(fs->tree);
             interval_ms = fs_now_ms(fs);
             tree_unlock(fs->tree);

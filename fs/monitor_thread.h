@@ -34,6 +34,7 @@ struct monitor_thread {
     struct fs *fs;
     pthread_t thread;
     atomic_int tid; /* the thread's number, by which UNLINK knows it; 0 while it removes nothing */
+    _Atomic(const struct monitor_name *) removing; /* what it removes right now */
     _Atomic fuse_ino_t opened; /* the directory that OPENDIR last opened for this thread */
     atomic_bool stop;
     pthread_mutex_t lock; /* covers what follows; may be taken while the tree's lock is held */
@@ -49,6 +50,7 @@ struct monitor_thread {
     fuse_ino_t
         changed[MONITOR_CHANGED_DIRS]; /* directories of this slice, to be told to the kernel */
     unsigned int nchanged;
+    bool forget_names; /* a directory went behind the kernel's back */
     int64_t scanned_ms, scan_took_us;
     /* under the tree's lock */
     struct monitor_pass pass; /* the running or the last one */

@@ -11,6 +11,7 @@
 #include "ttl/events.h"
 #include "ttl/filing.h"
 #include "ttl/monitor.h"
+#include "ttl/prune.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -224,14 +225,20 @@ void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name
         fs_reply_entry(req, &e, fs_settle(fs));
 }
 
-/* The monitor's own UNLINK: removes what is expired, and nothing else. */
+/* The monitor's own UNLINK and RMDIR: removes what the monitor means, if it still may go. */
 static int unlink_expired(
     struct fs *fs, struct collection *c, const char *name, struct timespec now)
 {
+    const struct monitor_name *meant = atomic_load(&fs->monitor.removing);
     struct dentry *d = tree_find(fs->tree, c, name, strlen(name));
-    if (!d || !ttl_expired(&fs->ttl, d, timespec_ms(now)))
+    if (!d || !meant || d->doc != meant->doc)
         return -ENOENT;
-    return monitor_expire(&fs->ttl, d, now, NULL);
+    if (meant->directory)
+        return prune_is_due(&fs->ttl, document_collection(d->doc)) ? tree_unlink(fs->tree, d, now)
+                                                                   : -ENOTEMPTY;
+    if (!monitor_may_delete(&fs->ttl, d, meant, timespec_ms(now)))
+        return -ENOENT;
+    return monitor_delete_name(&fs->ttl, d, meant, now, NULL);
 }
 
 void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
@@ -288,11 +295,14 @@ void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
     tree_lock(fs->tree);
     struct timespec now = fs_now(fs);
     struct collection *c = document_collection(fs_document(fs, parent));
+    bool remover = fs_is_remover(req);
     struct dentry *d = fs_find(fs, c, name, timespec_ms(now));
     int err = !d ? -ENOENT : !document_is_collection(d->doc) ? -ENOTDIR : 0;
-    if (!err)
+    if (!err && remover)
+        err = unlink_expired(fs, c, name, now);
+    else if (!err)
         err = fs_clear_expired(fs, document_collection(d->doc), now);
-    if (!err) {
+    if (!err && !remover) {
         /* Looked up again: the lock may have been let go. */
         d = tree_find(fs->tree, c, name, strlen(name));
         err = d ? tree_unlink(fs->tree, d, now) : -ENOENT;

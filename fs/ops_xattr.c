@@ -8,6 +8,7 @@
 #include "fs/ops_acl.h"
 
 #include "ttl/deadline.h"
+#include "ttl/limbo.h"
 #include "ttl/rules.h"
 
 #include <errno.h>
@@ -228,7 +229,8 @@ void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
         /* As every filesystem: trusted attributes are not there for anybody else. */
         if (!root && strncmp(x->bytes, "trusted.", 8) == 0)
             continue;
-        if (fs->options.noacl && acl_is_name(x->bytes))
+        if (strncmp(x->bytes, LIMBO_XATTR_PREFIX, sizeof LIMBO_XATTR_PREFIX - 1) == 0 ||
+            (fs->options.noacl && acl_is_name(x->bytes)))
             continue;
         memcpy(names + at, x->bytes, x->name_len + 1U);
         at += x->name_len + 1U;

@@ -27,6 +27,7 @@ const char options_help[] =
     "    -o sync            the same as commit=0\n"
     "    -o ttl= idle= max= refresh=   rules of the root collection\n"
     "    -o monitor=on|off  whether expired documents are deleted (on)\n"
+    "    -o archive=DIR     where on-expire=archive keeps what expires\n"
     "    -o notify=auto|always|never   inotify events for expired documents (auto)\n"
     "    -o noacl           no access control lists\n"
     "    -o test-clock      a settable clock, for tests\n"
@@ -220,6 +221,10 @@ static bool word_option(struct parsing *p, const char *arg, bool *ret_ok)
         }
         return true;
     }
+    if ((v = value_of(arg, "archive"))) {
+        *ret_ok = *v && keep(&o->archive, v);
+        return true;
+    }
     if (strcmp(arg, "acl") == 0 || strcmp(arg, "noacl") == 0) {
         o->noacl = *arg == 'n';
         return true;
@@ -344,6 +349,8 @@ int options_parse(int argc, char **argv, struct fs_options *ret_options, struct 
         return reason_set(
             why, EINVAL, "this build has no MongoDB store: STORE is memory: or a directory");
     int err = strcmp(o->store, "memory:") == 0 ? 0 : make_absolute(&o->store);
+    if (!err)
+        err = make_absolute(&o->archive);
     return err ? err : make_absolute(&o->mountpoint);
 }
 
@@ -351,6 +358,7 @@ void options_release(struct fs_options *options)
 {
     free(options->store);
     free(options->mountpoint);
+    free(options->archive);
     free(options->ttl);
     free(options->idle);
     free(options->max);

@@ -16,6 +16,7 @@ enum notify_mode { NOTIFY_AUTO, NOTIFY_ALWAYS, NOTIFY_NEVER };
 struct fs_options {
     char *store;      /* "memory:" or an absolute path */
     char *mountpoint; /* absolute */
+    char *archive;    /* absolute; NULL: not given */
     bool foreground, debug, help, version;
     bool read_only, test_clock, noatime, sync, noacl;
     int monitor; /* 1 on, 0 off, -1: not given */

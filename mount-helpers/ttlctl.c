@@ -15,6 +15,27 @@
 enum { OPTION_JSON = 1000, OPTION_MOUNT };
 
 static const struct ctl_command commands[] = {
+    {"status", ctl_status, "how a mount stands: documents, deadlines, indexes, warnings",
+        "status [MOUNT]\n"},
+    {"top", ctl_top, "the same, live: passes, deletions per second, lag, next deadlines",
+        "top [-b] [-n N] [-d SECONDS] [MOUNT]\n"
+        "\n"
+        "On a terminal it draws a page anew every 2 seconds; q ends it.\n"
+        "\n"
+        "    -b             batch: one page behind the other, as when the output is no terminal\n"
+        "    -n N           end after N pages\n"
+        "    -d SECONDS     from one page to the next (2)\n"},
+    {"ls", ctl_ls, "documents with their deadline, the time that is left, and the reason",
+        "ls [-r] [-n N] [--sort deadline|name|size] [--reverse] [PATH...]\n"
+        "\n"
+        "    -r, --recursive    the directories below, too\n"
+        "    -n N               the first N only\n"
+        "    --sort ORDER       deadline (default, the earliest first), name or size\n"
+        "    --reverse          the other way round\n"},
+    {"get", ctl_get, "shows rules and figures of a file or directory",
+        "get PATH [KEY...]\n"
+        "\n"
+        "One KEY: its value alone. Several, or none, which means all: one line each.\n"},
     {"set", ctl_set, "sets rules of a file or directory",
         "set [--wait] PATH KEY=VALUE...\n"
         "\n"
@@ -24,14 +45,45 @@ static const struct ctl_command commands[] = {
         "\n"
         "    --wait         start a pass and wait until what is due has been deleted\n"},
     {"unset", ctl_unset, "removes rules of a file or directory", "unset PATH KEY...\n"},
-    {"get", ctl_get, "shows rules and figures of a file or directory",
-        "get PATH [KEY...]\n"
+    {"index", ctl_index, "creates, lists, modifies, drops and explains indexes",
+        "index create DIR NAME [VALUE | OPTION...]\n"
+        "       ttlctl index list [DIR]\n"
+        "       ttlctl index modify DIR NAME VALUE | OPTION...\n"
+        "       ttlctl index drop DIR NAME...\n"
+        "       ttlctl index explain DIR FILTER...\n"
         "\n"
-        "One KEY: its value alone. Several, or none, which means all: one line each.\n"},
+        "VALUE is seconds, a duration or JSON, as user.ttl.index.NAME takes it. create refuses "
+        "what\n"
+        "exists, modify what does not. explain tells which index serves a query.\n"
+        "\n"
+        "    --key FIELD            the field (default: NAME)\n"
+        "    --expire-after TIME    seconds or a duration; without it a plain index is made\n"
+        "    --filter JSON          partialFilterExpression\n"
+        "    --as TYPE              date, iso8601, epochSeconds or epochMillis\n"
+        "    --jitter TIME          jitterSeconds\n"
+        "    --hidden, --visible    hide it from queries, or not\n"
+        "    --wait                 start a pass and wait until what is due has been deleted\n"},
     {"hold", ctl_hold, "keeps files from expiring, or lets them go",
         "hold [--release] PATH...\n"
         "\n"
         "    --release      let it expire again\n"},
+    {"due", ctl_due, "what a pass would delete now",
+        "due [-n N] [MOUNT]\n"
+        "\n"
+        "    -n N           the first N only\n"},
+    {"histogram", ctl_histogram, "how many documents expire when, as bars",
+        "histogram [--collection PATH] [MOUNT]\n"
+        "\n"
+        "    --collection PATH  only the documents directly in this directory, named from the\n"
+        "                       mount's root\n"},
+    {"events", ctl_events, "documents created, changed, deleted, expired, archived",
+        "events [-f] [-n N] [--seconds S] [--event KIND,...] [--collection PATH] [MOUNT]\n"
+        "\n"
+        "    -f, --follow       until interrupted; otherwise it ends after a second\n"
+        "    -n N               end after N events\n"
+        "    --seconds S        end after S seconds\n"
+        "    --event KIND,...   only created, changed, deleted, expired, archived\n"
+        "    --collection PATH  only in this directory and below, named from the mount's root\n"},
     {"pass", ctl_run_pass, "deletes what is due, and tells how much that was",
         "pass [MOUNT]\n"
         "\n"

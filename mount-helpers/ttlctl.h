@@ -108,6 +108,10 @@ bool ctl_parse_json(const char *text, size_t len, bson_t *ret_doc);
 /* Reads "a.b.c" from a document as a number; `otherwise` when there is none. */
 int64_t ctl_int(const bson_t *doc, const char *path, int64_t otherwise);
 double ctl_double(const bson_t *doc, const char *path, double otherwise);
+/* An object or array inside; `ret_part` is a view of it. */
+bool ctl_part(const bson_t *doc, const char *path, bson_t *ret_part);
+/* The object that an iterator is at; `ret_part` is a view of it. */
+bool ctl_part_at(const bson_iter_t *iter, bson_t *ret_part);
 /* A string, or NULL; lives as long as the document. */
 const char *ctl_string(const bson_t *doc, const char *path);
 
@@ -171,8 +175,45 @@ void ctl_bytes(int64_t bytes, char *ret_text, size_t size);
 /* Writes a document as relaxed Extended JSON on one line, without its end. */
 void ctl_json_document(FILE *out, const bson_t *doc);
 
+/* A date as RFC 3339 in UTC, "never" for what is beyond any calendar; at least 40 bytes. */
+void ctl_date(int64_t ms, char *ret_text);
+
 /* Were all answers written? Returns `status`, or CTL_FAILED after a message. */
 int ctl_finish(int status);
+
+/* ttlctl_table.c: columns */
+
+#define CTL_TABLE_COLUMNS 8
+
+/* Zeroed with `columns` and `heads` set is empty. */
+struct ctl_table {
+    size_t columns;           /* at most CTL_TABLE_COLUMNS */
+    const char *const *heads; /* one for each column */
+    unsigned int right;       /* bit i: column i holds numbers */
+    char **cells;             /* escaped */
+    size_t n, size;
+};
+
+/* Adds a cell; a row is full after `columns` of them. */
+void ctl_table_add(struct ctl_table *table, const char *text);
+void ctl_table_add_number(struct ctl_table *table, int64_t number);
+
+/*
+ * Prints the rows, the heads first if asked to, and forgets them.
+ * @max_rows  what is beyond is left out
+ */
+void ctl_table_print(struct ctl_table *table, FILE *out, bool with_heads, size_t max_rows);
+
+/* ttlctl_status.c: also for `top` */
+
+/*
+ * Prints the indexes of status.json that expire something, those with the largest backlog first,
+ * then by their next deadline.
+ */
+void ctl_print_indexes(FILE *out, const bson_t *status, size_t max_rows);
+
+/* "3m 5s" until the next deadline, or "none". */
+void ctl_until(const bson_t *status, int64_t deadline_ms, char *ret_text, size_t size);
 
 /* ttlctl_progress.c: long work */
 

@@ -203,6 +203,25 @@ int64_t ctl_int(const bson_t *doc, const char *path, int64_t otherwise)
     return BSON_ITER_HOLDS_NUMBER(&iter) ? bson_iter_as_int64(&iter) : otherwise;
 }
 
+bool ctl_part_at(const bson_iter_t *iter, bson_t *ret_part)
+{
+    const uint8_t *data;
+    uint32_t len;
+    if (BSON_ITER_HOLDS_DOCUMENT(iter))
+        bson_iter_document(iter, &len, &data);
+    else if (BSON_ITER_HOLDS_ARRAY(iter))
+        bson_iter_array(iter, &len, &data);
+    else
+        return false;
+    return bson_init_static(ret_part, data, len);
+}
+
+bool ctl_part(const bson_t *doc, const char *path, bson_t *ret_part)
+{
+    bson_iter_t iter;
+    return find(doc, path, &iter) && ctl_part_at(&iter, ret_part);
+}
+
 const char *ctl_string(const bson_t *doc, const char *path)
 {
     bson_iter_t iter;

@@ -48,25 +48,17 @@ static bool look(const struct ctl_progress *progress, const char *name, bson_t *
 static bool measure_filing(
     const struct ctl_progress *progress, int64_t *ret_done, int64_t *ret_total)
 {
-    bson_t doc, one;
-    bson_iter_t list, iter;
+    bson_t doc, list, one;
+    bson_iter_t iter;
     *ret_total = 0;
     if (!look(progress, ".ttlfs/currentOp.json", &doc))
         return false;
-    if (bson_iter_init_find(&list, &doc, "inprog") && BSON_ITER_HOLDS_ARRAY(&list) &&
-        bson_iter_recurse(&list, &iter)) {
+    if (ctl_part(&doc, "inprog", &list) && bson_iter_init(&iter, &list)) {
         while (bson_iter_next(&iter)) {
-            const uint8_t *data;
-            uint32_t len;
-            if (!BSON_ITER_HOLDS_DOCUMENT(&iter))
-                continue;
-            bson_iter_document(&iter, &len, &data);
-            if (!bson_init_static(&one, data, len))
-                continue;
-            int64_t total = ctl_int(&one, "progress.total", 0);
+            int64_t total = ctl_part_at(&iter, &one) ? ctl_int(&one, "total", 0) : 0;
             if (total > *ret_total) {
                 *ret_total = total;
-                *ret_done = ctl_int(&one, "progress.done", 0);
+                *ret_done = ctl_int(&one, "done", 0);
             }
         }
     }

@@ -4,6 +4,7 @@
  * File names are bytes. Nothing that stands in one may move a terminal's cursor or break a line, so
  * what people see is escaped, on terminals and elsewhere alike. JSON can hold UTF-8 only.
  */
+#include "core/dates.h"
 #include "core/utf8.h"
 #include "mount-helpers/ttlctl.h"
 
@@ -170,6 +171,14 @@ void ctl_json_document(FILE *out, const bson_t *doc)
     char *json = bson_as_relaxed_extended_json(doc, NULL);
     fputs(json ? json : "{}", out);
     bson_free(json);
+}
+
+void ctl_date(int64_t ms, char *ret_text)
+{
+    if (ms == INT64_MAX)
+        memcpy(ret_text, "never", sizeof "never");
+    else
+        date_format(ms, ret_text);
 }
 
 int ctl_finish(int status)

@@ -155,6 +155,11 @@ struct ttl_deadline ttl_deadline(struct ttl *ttl, struct dentry *d)
     struct document *doc = d->doc;
     if (document_is_collection(doc))
         return best;
+    if (dentry_in_limbo(d)) {
+        /* Whatever happens to its document, this name has expired. */
+        best.at_ms = d->nslots ? d->slots.one.key : DATE_NEVER_MS;
+        return best;
+    }
     const struct ruleset *rs = ruleset_of(ttl, d->parent);
     /* Without memory for the rules nothing may be taken for expired. */
     if (!rs)
@@ -188,6 +193,8 @@ bool ttl_expired(struct ttl *ttl, struct dentry *d, int64_t now_ms)
 
 bool ttl_hidden(struct ttl *ttl, struct dentry *d, int64_t now_ms)
 {
+    if (dentry_in_limbo(d))
+        return true;
     /* Most names are in no index and have no rules of their own. */
     if (!d->nslots && !d->doc->policy)
         return false;
@@ -211,6 +218,9 @@ struct ttl_deadline ttl_document_deadline(struct ttl *ttl, struct document *doc)
 {
     struct ttl_deadline best = {DATE_NEVER_MS, TTL_REASON_NONE, NULL};
     for (struct dentry *d = doc->links; d; d = d->link_next) {
+        /* Names in the limbo come last, and count for nothing beside others. */
+        if (d != doc->links && dentry_in_limbo(d))
+            break;
         struct ttl_deadline one = ttl_deadline(ttl, d);
         if (d == doc->links || one.at_ms < best.at_ms)
             best = one;

@@ -52,6 +52,32 @@ static int file_in_index(struct ttl *ttl, const struct ruleset *rs, struct index
     return err;
 }
 
+/* A collection's index of deadlines that documents carry themselves. NULL: no memory. */
+static struct index *own_index(struct collection *c)
+{
+    struct index_spec spec;
+    if (c->own_deadlines)
+        return c->own_deadlines;
+    index_spec_init(&spec);
+    spec.ttl = true;
+    c->own_deadlines = index_new("own", 3, INDEX_OWN, &spec);
+    if (c->own_deadlines)
+        c->own_deadlines->owner = c;
+    return c->own_deadlines;
+}
+
+/* In the limbo there is one index: by the instant at which names came there. */
+static int file_in_limbo(struct ttl *ttl, struct dentry *d)
+{
+    struct index *index = own_index(d->parent);
+    struct timespec since = {(time_t) d->doc->ctime_s, (long) d->doc->ctime_ns};
+    int64_t key = timespec_ms(since);
+    int err = index ? index_file(index, d, key, false) : -ENOMEM;
+    if (!err)
+        ttl_schedule_key(ttl, index, key);
+    return err;
+}
+
 /* The deadline that a document carries itself goes into its collection's own index. */
 static int file_own(struct ttl *ttl, const struct ruleset *rs, struct dentry *d)
 {
@@ -62,15 +88,8 @@ static int file_own(struct ttl *ttl, const struct ruleset *rs, struct dentry *d)
             index_unfile(c->own_deadlines, d);
         return 0;
     }
-    if (!c->own_deadlines) {
-        struct index_spec spec;
-        index_spec_init(&spec);
-        spec.ttl = true;
-        c->own_deadlines = index_new("own", 3, INDEX_OWN, &spec);
-        if (!c->own_deadlines)
-            return -ENOMEM;
-        c->own_deadlines->owner = c;
-    }
+    if (!own_index(c))
+        return -ENOMEM;
     int err = index_file(c->own_deadlines, d, at_ms, false);
     if (!err)
         ttl_schedule_key(ttl, c->own_deadlines, at_ms);
@@ -89,6 +108,8 @@ int filing_update(struct ttl *ttl, struct dentry *d, const bson_t *fields)
 {
     if (document_is_collection(d->doc))
         return 0;
+    if (dentry_in_limbo(d))
+        return d->nslots ? 0 : file_in_limbo(ttl, d);
     struct ruleset *rs = ruleset_of(ttl, d->parent);
     if (!rs)
         return -ENOMEM;

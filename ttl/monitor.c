@@ -5,6 +5,9 @@
 #include "ttl/deadline.h"
 #include "ttl/events.h"
 #include "ttl/filing.h"
+#include "ttl/limbo.h"
+#include "ttl/monitor_names.h"
+#include "ttl/prune.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -20,7 +23,7 @@ struct visit {
     uint64_t deleted;
     int64_t target_docs, target_ms; /* as the parameters were in the latest slice */
     int64_t started_ms;             /* monotonic */
-    struct monitor_name *names;     /* of this slice, to be removed through the kernel */
+    struct monitor_name *names;     /* of this slice, that cannot simply be deleted */
     size_t nnames;
 };
 
@@ -79,7 +82,8 @@ int monitor_expire(
     uint64_t keys = 0;
     for (unsigned int i = 0; i < d->nslots; i++)
         keys += dentry_slots(d)[i].key != INDEX_KEY_MISSING;
-    int err = ttl_unlink(ttl, d, now, TTL_EVENT_EXPIRED);
+    int err =
+        dentry_in_limbo(d) ? limbo_remove(ttl, d, now) : ttl_unlink(ttl, d, now, TTL_EVENT_EXPIRED);
     if (err)
         return err;
     ttl->metrics.deleted_documents++;
@@ -114,15 +118,12 @@ static bool handle(struct visit *v, struct btree_entry entry, int64_t now_ms)
             skip(v, entry);
         return false;
     }
-    if (hooks->watched && hooks->remove && hooks->watched(hooks->arg, d)) {
-        struct monitor_name *name = &v->names[v->nnames++];
-        name->parent = &d->parent->doc;
-        name->removed = false;
-        memcpy(name->name, d->name, d->name_len + 1U);
-        document_pin(name->parent);
+    if (monitor_name_add(v->ttl, hooks, d, &v->names[v->nnames])) {
+        v->nnames++;
         skip(v, entry);
         return true;
     }
+    struct collection *parent = d->parent;
     if (hooks->deleting)
         hooks->deleting(hooks->arg, d);
     if (monitor_expire(v->ttl, d, timespec_of_ms(now_ms), v->pass) != 0) {
@@ -130,41 +131,8 @@ static bool handle(struct visit *v, struct btree_entry entry, int64_t now_ms)
         skip(v, entry);
         return false;
     }
+    prune_note(v->ttl, parent);
     return true;
-}
-
-/*
- * Removes the names of this slice through the kernel. What the kernel would not remove (a directory
- * that the mount's owner may not write to, say) is deleted directly, if it is still expired.
- */
-static void remove_watched(struct visit *v)
-{
-    const struct monitor_hooks *hooks = v->hooks;
-    struct tree *tree = v->ttl->tree;
-    if (!v->nnames)
-        return;
-    hooks->remove(hooks->arg, v->names, v->nnames);
-    tree_lock(tree);
-    int64_t now_ms = clock_ms(hooks);
-    for (size_t i = 0; i < v->nnames; i++) {
-        struct monitor_name *name = &v->names[i];
-        struct collection *parent = document_collection(name->parent);
-        struct dentry *d = NULL;
-        if (name->removed) {
-            v->pass->deleted_documents++;
-        } else {
-            d = tree_find(tree, parent, name->name, strlen(name->name));
-        }
-        if (d && ttl_expired(v->ttl, d, now_ms)) {
-            if (hooks->deleting)
-                hooks->deleting(hooks->arg, d);
-            if (monitor_expire(v->ttl, d, timespec_of_ms(now_ms), v->pass) != 0)
-                count_error(v);
-        }
-        document_unpin(tree, name->parent);
-    }
-    tree_unlock(tree);
-    v->nnames = 0;
 }
 
 static bool over_budget(const struct visit *v)
@@ -205,7 +173,10 @@ static size_t visit_slice(struct visit *v, bool *ret_more)
         v->deleted += handle(v, entries[i], now_ms);
     tree_unlock(tree);
 
-    remove_watched(v);
+    monitor_names_settle(v->ttl, v->hooks, v->pass, v->names, v->nnames);
+    v->nnames = 0;
+    if (v->ttl->nemptied)
+        prune_run(v->ttl, v->hooks);
 
     tree_lock(tree);
     now_ms = clock_ms(v->hooks);
@@ -321,10 +292,12 @@ void monitor_pass(struct ttl *ttl, const struct monitor_hooks *hooks, struct mon
     *pass = (struct monitor_pass){
         .number = ++ttl->metrics.passes, .started_ms = clock_ms(hooks), .running = true};
     ttl->pass_running = true;
+    if (hooks->retry)
+        ttl_schedule_failing(ttl);
     tree_unlock(ttl->tree);
 
-    v.names = hooks->remove ? calloc(MONITOR_SLICE_DOCS, sizeof *v.names) : NULL;
-    bool possible = !ttl->read_only && (v.names || !hooks->remove);
+    v.names = calloc(MONITOR_SLICE_DOCS, sizeof *v.names);
+    bool possible = !ttl->read_only && v.names;
     while (possible && !stopped(hooks) && sub_pass(&v))
         ;
     free(v.names);

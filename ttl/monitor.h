@@ -12,6 +12,7 @@
 #ifndef TTLFS_TTL_MONITOR_H
 #define TTLFS_TTL_MONITOR_H
 
+#include "core/archive_record.h"
 #include "core/reason.h"
 #include "ttl/ttl.h"
 
@@ -21,10 +22,17 @@
 /* Documents handled per hold of the lock: about half a millisecond. */
 #define MONITOR_SLICE_DOCS 256
 
-/* A name to be removed through the kernel, because somebody watches. */
+/* A name that cannot simply be deleted under the lock. */
 struct monitor_name {
-    struct document *parent; /* pinned */
-    bool removed;            /* out */
+    struct document *parent, *doc; /* pinned */
+    bool archive;                  /* is to be archived first */
+    bool watched;     /* is to be removed through the kernel, because somebody would notice */
+    bool directory;   /* a collection to be pruned */
+    bool archived;    /* out: the archive has it, durably */
+    bool interrupted; /* out: not archived because the pass ends; nothing is wrong */
+    bool removed;     /* out: the kernel has removed it */
+    int error;        /* out: why it has not, an errno; 0 when it was not asked */
+    struct archive_state copied; /* out: what was archived */
     char name[DOCUMENT_NAME_MAX_BYTES + 1];
 };
 
@@ -35,14 +43,18 @@ struct monitor_hooks {
     int64_t (*monotonic_ms)(void *arg); /* for budgets */
     /* Would somebody notice? Asked with the lock held. */
     bool (*watched)(void *arg, struct dentry *d);
-    /* Removes names so that watchers are told. Called without the lock. */
+    /* Removes those names that are `watched`, so that watchers are told. Called without the lock. */
     void (*remove)(void *arg, struct monitor_name *names, size_t n);
+    /* Archives those names that are to be archived, durably. Called without the lock. */
+    void (*archive)(void *arg, struct monitor_name *names, size_t n);
     /* A name is about to be deleted directly. Called with the lock held. */
     void (*deleting)(void *arg, struct dentry *d);
     /* A slice is over: a good moment for what needs no lock. */
     void (*slice_done)(void *arg);
     /* Asked between slices: true ends the pass early. */
     bool (*stop)(void *arg);
+    /* What failed is tried again now, not only when its time has come: somebody asked. */
+    bool retry;
 };
 
 /* What one pass did. */
@@ -72,6 +84,17 @@ void monitor_pass(struct ttl *ttl, const struct monitor_hooks *hooks, struct mon
  */
 int monitor_expire(
     struct ttl *ttl, struct dentry *d, struct timespec now, struct monitor_pass *pass);
+
+/*
+ * May this name be deleted: is it what a pass has taken down in `name`, still expired, and in the
+ * archive if it has to be? Expects the lock.
+ */
+bool monitor_may_delete(
+    struct ttl *ttl, struct dentry *d, const struct monitor_name *name, int64_t now_ms);
+
+/* monitor_expire of a name that monitor_may_delete. Expects the lock. Errors: -ENOMEM. */
+int monitor_delete_name(struct ttl *ttl, struct dentry *d, const struct monitor_name *name,
+    struct timespec now, struct monitor_pass *pass);
 
 /*
  * When the next pass is to start by itself, given that one has just ended: after the sleeping time,

@@ -56,6 +56,7 @@ struct rules {
     struct rule_span idle, max;
     enum ttl_refresh refresh;
     enum ttl_switch until_deleted, hold;
+    enum ttl_switch archive, prune;
     bool jitter_set;
     int64_t jitter_ms;
     char *error;
@@ -68,6 +69,8 @@ struct ruleset {
     enum ttl_refresh refresh; /* never unset */
     bool until_deleted;       /* visibility */
     bool hold;
+    bool archive;             /* on-expire: documents are archived before they are deleted */
+    bool prune;               /* collections that expiry has emptied are removed */
     bool needs_fields;        /* some index or filter reads fields of the content */
     bool files_by_fields;     /* and decides by them alone which deadline a document has */
     bool tracks_accesses;     /* every single read matters */

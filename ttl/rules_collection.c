@@ -206,6 +206,17 @@ static int apply_visibility(struct rules *rules, const struct rule_change *chang
     return 0;
 }
 
+static int apply_on_expire(struct rules *rules, const struct rule_change *change)
+{
+    if (is_off(change) || (change->len == 6 && memcmp(change->value, "delete", 6) == 0))
+        rules->archive = SWITCH_NO;
+    else if (change->len == 7 && memcmp(change->value, "archive", 7) == 0)
+        rules->archive = SWITCH_YES;
+    else
+        return reason_set(change->why, EINVAL, "on-expire is delete or archive");
+    return 0;
+}
+
 static int apply_jitter(struct rules *rules, struct rule_change *change)
 {
     int64_t ms = 0;
@@ -243,6 +254,10 @@ int rules_apply_collection(struct ttl *ttl, struct collection *c, struct rule_ch
         err = apply_visibility(rules, change);
     } else if (strcmp(key, "jitter") == 0) {
         err = apply_jitter(rules, change);
+    } else if (strcmp(key, "on-expire") == 0) {
+        err = apply_on_expire(rules, change);
+    } else if (strcmp(key, "prune") == 0) {
+        err = switch_parse(change->value, change->len, &rules->prune, change->why);
     } else {
         err = reason_set(change->why, EINVAL, "%s is no rule of a directory", change->name);
     }
@@ -290,5 +305,9 @@ void rules_clear_collection(
     } else if (strcmp(key, "jitter") == 0) {
         rules->jitter_set = false;
         rules->jitter_ms = 0;
+    } else if (strcmp(key, "on-expire") == 0) {
+        rules->archive = SWITCH_UNSET;
+    } else if (strcmp(key, "prune") == 0) {
+        rules->prune = SWITCH_UNSET;
     }
 }

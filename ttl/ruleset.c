@@ -77,6 +77,8 @@ static struct ruleset *ruleset_make(
         rs->refresh = above->refresh;
         rs->until_deleted = above->until_deleted;
         rs->hold = above->hold;
+        rs->archive = above->archive;
+        rs->prune = above->prune;
         rs->jitter_ms = above->jitter_ms;
         rs->idle = above->idle;
         rs->max = above->max;
@@ -102,6 +104,10 @@ static struct ruleset *ruleset_make(
             rs->until_deleted = rules->until_deleted == SWITCH_YES;
         if (rules->hold != SWITCH_UNSET)
             rs->hold = rules->hold == SWITCH_YES;
+        if (rules->archive != SWITCH_UNSET)
+            rs->archive = rules->archive == SWITCH_YES;
+        if (rules->prune != SWITCH_UNSET)
+            rs->prune = rules->prune == SWITCH_YES;
         if (rules->jitter_set)
             rs->jitter_ms = rules->jitter_ms;
         for (const struct rule_index *r = rules->indexes; r; r = r->next)

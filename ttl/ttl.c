@@ -112,11 +112,13 @@ void ttl_unschedule(struct ttl *ttl, struct index *index)
     if (index->scheduled_ms != DATE_NEVER_MS)
         btree_remove(&ttl->schedule, index->scheduled_ms, index);
     index->scheduled_ms = DATE_NEVER_MS;
+    ttl->nfailing -= index->failing;
+    index->failing = false;
 }
 
 static void schedule_at(struct ttl *ttl, struct index *index, int64_t due_ms)
 {
-    if (due_ms == index->scheduled_ms)
+    if (due_ms == index->scheduled_ms && !index->failing)
         return;
     ttl_unschedule(ttl, index);
     if (due_ms == DATE_NEVER_MS || btree_insert(&ttl->schedule, due_ms, index) != 0)
@@ -154,6 +156,19 @@ void ttl_schedule_retry(
     bool any = btree_next(&index->entries, tried, &next);
     int64_t due_ms = any ? due_of(index, next.key) : DATE_NEVER_MS;
     schedule_at(ttl, index, due_ms < retry_ms ? due_ms : retry_ms);
+    index->failing = index->scheduled_ms != DATE_NEVER_MS;
+    ttl->nfailing += index->failing;
+}
+
+void ttl_schedule_failing(struct ttl *ttl)
+{
+    struct btree_entry at;
+    bool any = ttl->nfailing && btree_first(&ttl->schedule, &at);
+    for (; any && ttl->nfailing; any = btree_next(&ttl->schedule, at, &at)) {
+        struct index *index = at.item;
+        if (index->failing)
+            ttl_schedule(ttl, index);
+    }
 }
 
 void ttl_schedule_key(struct ttl *ttl, struct index *index, int64_t key)

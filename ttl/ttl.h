@@ -29,21 +29,25 @@ struct ttl_metrics {
     uint64_t archived_documents;
     uint64_t errors;          /* documents that could not be deleted */
     uint64_t hidden_accesses; /* calls that met an expired, undeleted document */
+    uint64_t pruned_collections;
 };
 
 struct ttl {
     struct tree *tree;
     struct ttl_params params;
     struct ttl_metrics metrics;
-    uint64_t visits;          /* of indexes, ever */
-    uint64_t generation;      /* of all rules: rulesets of an older one are made again */
-    struct btree schedule;    /* (when its first entry may be due, index) of every TTL index */
-    int64_t monitor_wakes_ms; /* when the monitor will look by itself; earlier dates wake it */
-    bool read_only;           /* nothing is deleted */
-    bool pass_running;        /* the monitor may hold on to an index without the lock */
-    struct look *looks;       /* contents being parsed without the lock: see filing.c */
-    struct index *graveyard;  /* dropped indexes, until ttl_reap */
-    int failed;               /* -errno of what an observer could not do; read by ttl_load */
+    uint64_t visits;             /* of indexes, ever */
+    uint64_t generation;         /* of all rules: rulesets of an older one are made again */
+    struct btree schedule;       /* (when its first entry may be due, index) of every TTL index */
+    int64_t monitor_wakes_ms;    /* when the monitor will look by itself; earlier dates wake it */
+    bool read_only;              /* nothing is deleted */
+    bool pass_running;           /* the monitor may hold on to an index without the lock */
+    struct look *looks;          /* contents being parsed without the lock: see filing.c */
+    struct index *graveyard;     /* dropped indexes, until ttl_reap */
+    unsigned int nfailing;       /* indexes that are scheduled for a retry */
+    struct collection **emptied; /* pinned; to be pruned when the slice is over: see prune.c */
+    size_t nemptied, cap_emptied;
+    int failed; /* -errno of what an observer could not do; read by ttl_load */
     /* Called when the schedule's first date comes before monitor_wakes_ms. May be NULL. */
     void (*wake)(void *arg);
     void *wake_arg;
@@ -78,6 +82,9 @@ void ttl_schedule(struct ttl *ttl, struct index *index);
  */
 void ttl_schedule_retry(
     struct ttl *ttl, struct index *index, struct btree_entry tried, int64_t retry_ms);
+
+/* Schedules every index that waits for a retry as if nothing had been tried. */
+void ttl_schedule_failing(struct ttl *ttl);
 
 /* The same when it is known that an entry with this key was added. */
 void ttl_schedule_key(struct ttl *ttl, struct index *index, int64_t key);
