@@ -185,11 +185,24 @@ int content_truncate(struct content *content, uint64_t size)
     return err;
 }
 
+/*
+ * Is it plain that a range cannot get pages? Asked first, as tmpfs does: half an allocation helps nobody,
+ * and a range of exabytes would be tried for minutes. At least this much is missing.
+ */
+static bool lacks_room(const struct content *content, uint64_t off, uint64_t len)
+{
+    int64_t room = content->budget->max_pages - atomic_load(&content->budget->used_pages);
+    int64_t range = content_pages_of(off + len) - (int64_t) (off / CONTENT_PAGE_BYTES);
+    return content->budget->max_pages && range - content->npages > room;
+}
+
 int content_zero(struct content *content, uint64_t off, uint64_t len, bool punch)
 {
     int err = 0;
     pthread_rwlock_wrlock(&content->lock);
-    if (content->store) {
+    if (!punch && lacks_room(content, off, len)) {
+        err = -ENOSPC;
+    } else if (content->store) {
         if (fallocate(content->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t) off,
                 (off_t) len) != 0)
             err = -errno;
@@ -209,11 +222,8 @@ int content_zero(struct content *content, uint64_t off, uint64_t len, bool punch
 int content_allocate(struct content *content, uint64_t off, uint64_t len)
 {
     int err = 0;
-    /* Asked first, as tmpfs does: half an allocation helps nobody. At least this much is missing. */
-    int64_t room = content->budget->max_pages - atomic_load(&content->budget->used_pages);
-    int64_t range = content_pages_of(off + len) - (int64_t) (off / CONTENT_PAGE_BYTES);
     pthread_rwlock_wrlock(&content->lock);
-    if (content->budget->max_pages && range - content->npages > room) {
+    if (lacks_room(content, off, len)) {
         err = -ENOSPC;
     } else if (content->store) {
         if (fallocate(content->fd, FALLOC_FL_KEEP_SIZE, (off_t) off, (off_t) len) != 0)

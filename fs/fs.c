@@ -217,9 +217,9 @@ void fs_deadline_came_forward(struct fs *fs, struct document *doc)
     fuse_ino_t parent = 0;
     tree_lock(fs->tree);
     const struct dentry *d = doc->links;
-    int64_t at_ms = ttl_document_deadline(&fs->ttl, doc).at_ms;
     bool now = document_is_collection(doc) || (d && d->link_next) ||
-               at_ms < date_add_saturated(fs_now_ms(fs), FS_FORWARD_SOON_MS);
+               ttl_document_deadline(&fs->ttl, doc).at_ms <
+                   date_add_saturated(fs_now_ms(fs), FS_FORWARD_SOON_MS);
     if (d && !now) {
         len = d->name_len;
         memcpy(name, d->name, len + 1);
@@ -277,4 +277,5 @@ const struct fuse_lowlevel_ops fs_ops = {
     .create = op_create,
     .fallocate = op_fallocate,
     .lseek = op_lseek,
+    .poll = control_poll,
 };

@@ -12,9 +12,11 @@
 #include "core/tree.h"
 #include "fs/archive.h"
 #include "fs/committer.h"
+#include "fs/events.h"
 #include "fs/monitor_thread.h"
 #include "fs/notify.h"
 #include "fs/options.h"
+#include "fs/profile.h"
 #include "ttl/ttl.h"
 
 #include <fuse_lowlevel.h>
@@ -39,6 +41,8 @@ struct fs {
     struct committer committer;
     struct monitor_thread monitor;
     struct notifier notifier;
+    struct events events; /* `.ttlfs/events` */
+    struct profile profile;
     struct archive archive;
     _Atomic int64_t clock_offset_ms; /* -o test-clock */
     struct timespec started;

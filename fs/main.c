@@ -5,9 +5,11 @@
  * parent waits at a pipe for one byte, the exit status: 0 when the mount answers. Exit statuses are
  * those of libfuse's fuse_main.
  */
+#include "fs/control.h"
 #include "fs/fs.h"
 #include "fs/log.h"
 #include "fs/session.h"
+#include "fs/slow.h"
 
 #include "core/store.h"
 #include "ttl/rules.h"
@@ -21,6 +23,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -282,6 +285,7 @@ static void *wait_for_signal(void *arg)
     /* While requests are still answered: the monitor may be in the middle of an unlink. */
     monitor_thread_stop(&s->fs->monitor);
     notifier_stop(&s->fs->notifier);
+    events_stop(&s->fs->events);
     fuse_session_exit(s->fs->session);
     /* The loop sleeps in a semaphore, which only a signal of its own thread interrupts. */
     while (!atomic_load(&s->loop_ended)) {
@@ -315,9 +319,14 @@ static int serve(struct fs *fs, struct signals *signals)
     if (!config)
         return EXIT_LOOP;
     monitor_thread_init(&fs->monitor, fs);
+    events_init(&fs->events, fs);
+    slow_init(fs);
+    slow_set_threshold(fs->ttl.params.slow_op_ms);
     int err = committer_start(&fs->committer, fs->tree, fs->options.commit_ms);
     if (!err)
         err = notifier_start(&fs->notifier, fs->session);
+    if (!err)
+        err = events_start(&fs->events);
     if (!err)
         err = pthread_create(&signals->thread, NULL, wait_for_signal, signals);
     bool waiting = !err;
@@ -333,6 +342,9 @@ static int serve(struct fs *fs, struct signals *signals)
     }
     monitor_thread_stop(&fs->monitor);
     notifier_stop(&fs->notifier);
+    events_stop(&fs->events);
+    events_release(&fs->events);
+    control_tear_down();
     fuse_session_unmount(fs->session);
     int lost = committer_stop(&fs->committer);
     /* A signal ends the loop with its number: that is a clean end. */
@@ -369,6 +381,31 @@ static int add_mount_options(struct fs_options *o)
     return err ? -ENOMEM : 0;
 }
 
+/*
+ * fusermount3, which mounts for ordinary users, says on stderr why it would not. That is kept, to become
+ * part of our one line. No other thread runs yet.
+ */
+static int mount_session(struct fs *fs)
+{
+    char text[sizeof fuse_message];
+    int said = memfd_create("said", MFD_CLOEXEC), stderr_was = dup(STDERR_FILENO);
+    bool catching = said >= 0 && stderr_was >= 0 && dup2(said, STDERR_FILENO) >= 0;
+    int err = fuse_session_mount(fs->session, fs->options.mountpoint);
+    if (catching) {
+        (void) dup2(stderr_was, STDERR_FILENO);
+        ssize_t n = pread(said, text, sizeof text - 1, 0);
+        text[n > 0 ? n : 0] = '\0';
+        text[strcspn(text, "\n")] = '\0';
+        if (text[0])
+            memcpy(fuse_message, text, sizeof text);
+    }
+    if (stderr_was >= 0)
+        close(stderr_was);
+    if (said >= 0)
+        close(said);
+    return err;
+}
+
 static int mount_and_serve(struct fs *fs, struct startup *startup)
 {
     struct signals signals = {.fs = fs};
@@ -386,7 +423,7 @@ static int mount_and_serve(struct fs *fs, struct startup *startup)
             EXIT_OPTIONS, "%s", fuse_message[0] ? fuse_message : "libfuse refused the options");
         goto out;
     }
-    if (fuse_session_mount(fs->session, fs->options.mountpoint) != 0) {
+    if (mount_session(fs) != 0) {
         status = fuse_message[0] ? fail(EXIT_MOUNT, "%s", fuse_message)
                                  : fail(EXIT_MOUNT, "%s cannot be mounted", fs->options.mountpoint);
         goto out;
@@ -448,6 +485,7 @@ int main(int argc, char **argv)
     umask(0);
     fuse_set_log_func(on_fuse_log);
     clock_gettime(CLOCK_MONOTONIC, &fs.started);
+    profile_init(&fs.profile);
     fs.owner_uid = geteuid();
     fs.owner_gid = getegid();
     int err = options_parse(argc, argv, &fs.options, &why);
@@ -466,5 +504,6 @@ int main(int argc, char **argv)
             status = run(&fs);
     }
     options_release(&fs.options);
+    profile_release(&fs.profile);
     return status;
 }

@@ -111,6 +111,11 @@ static void hook_slice_done(void *arg)
     scan_watches(m);
 }
 
+static void hook_visited(void *arg, const struct monitor_visit *visit)
+{
+    profile_visit(&((struct monitor_thread *) arg)->fs->profile, visit);
+}
+
 /* The path of a collection below the mountpoint. Returns false when it is too long or removed. */
 static bool path_of(struct fs *fs, struct collection *c, char *path, size_t size)
 {
@@ -236,21 +241,12 @@ static void run_pass(struct monitor_thread *m, bool asked)
         .archive = hook_archive,
         .deleting = hook_deleting,
         .slice_done = hook_slice_done,
+        .visited = hook_visited,
         .stop = hook_stop,
         .retry = asked,
     };
     scan_watches(m);
     monitor_pass(&fs->ttl, &hooks, &m->pass);
-}
-
-static void answer(struct pass_waiter *waiters)
-{
-    while (waiters) {
-        struct pass_waiter *next = waiters->next;
-        fuse_reply_write(waiters->req, waiters->written);
-        free(waiters);
-        waiters = next;
-    }
 }
 
 /* Is something due that the thread should delete by itself? */
@@ -273,7 +269,7 @@ static void sleep_until(struct monitor_thread *m, int64_t until_ms, int64_t now_
         t.tv_nsec -= 1000000000;
         t.tv_sec++;
     }
-    while (!m->woken && !m->waiters && !atomic_load(&m->stop))
+    while (!m->woken && !atomic_load(&m->stop))
         if (pthread_cond_timedwait(&m->wanted, &m->lock, &t) == ETIMEDOUT)
             break;
     m->woken = false;
@@ -287,11 +283,7 @@ static void *run(void *arg)
     (void) mount_device(m);
     int64_t interval_ms = INT64_MIN; /* end of the last pass; the first one comes at once */
     while (!atomic_load(&m->stop)) {
-        pthread_mutex_lock(&m->lock);
-        struct pass_waiter *waiters = m->waiters;
-        m->waiters = NULL;
-        pthread_mutex_unlock(&m->lock);
-
+        bool asked = waiters_begin(&m->waiters);
         bool good = clock_is_good(m);
         tree_lock(fs->tree);
         int64_t now_ms = fs_now_ms(fs);
@@ -302,13 +294,13 @@ static void *run(void *arg)
         bool wanted = due(fs, next_ms, now_ms);
         tree_unlock(fs->tree);
 
-        if (good && (waiters || wanted)) {
-            run_pass(m, waiters != NULL);
+        if (good && (asked || wanted)) {
+            run_pass(m, asked);
             tree_lock(fs->tree);
             interval_ms = fs_now_ms(fs);
             tree_unlock(fs->tree);
         }
-        answer(waiters);
+        waiters_end(&m->waiters);
 
         tree_lock(fs->tree);
         now_ms = fs_now_ms(fs);
@@ -324,11 +316,7 @@ static void *run(void *arg)
         sleep_until(m, next_ms, now_ms);
         pthread_mutex_unlock(&m->lock);
     }
-    pthread_mutex_lock(&m->lock);
-    struct pass_waiter *waiters = m->waiters;
-    m->waiters = NULL;
-    pthread_mutex_unlock(&m->lock);
-    answer(waiters);
+    waiters_close(&m->waiters);
     return NULL;
 }
 
@@ -343,6 +331,7 @@ void monitor_thread_init(struct monitor_thread *m, struct fs *fs)
     memset(m, 0, sizeof *m);
     m->fs = fs;
     watch_set_init(&m->watches);
+    waiters_init(&m->waiters);
     pthread_mutex_init(&m->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -361,6 +350,8 @@ int monitor_thread_start(struct monitor_thread *m)
         m->running = err == 0;
     }
     pthread_mutex_unlock(&m->lock);
+    if (err)
+        waiters_close(&m->waiters);
     return -err;
 }
 
@@ -372,8 +363,10 @@ void monitor_thread_stop(struct monitor_thread *m)
     atomic_store(&m->stop, true);
     pthread_cond_signal(&m->wanted);
     pthread_mutex_unlock(&m->lock);
-    if (!running)
+    if (!running) {
+        waiters_close(&m->waiters);
         return;
+    }
     pthread_join(m->thread, NULL);
     watch_set_release(&m->watches);
 }
@@ -397,22 +390,6 @@ void monitor_thread_confirm_clock(struct monitor_thread *m)
 
 void monitor_thread_request(struct monitor_thread *m, fuse_req_t req, size_t size)
 {
-    struct pass_waiter *waiter = malloc(sizeof *waiter);
-    if (!waiter) {
-        fuse_reply_err(req, ENOMEM);
-        return;
-    }
-    *waiter = (struct pass_waiter){.req = req, .written = size};
-    pthread_mutex_lock(&m->lock);
-    bool running = m->running;
-    if (running) {
-        waiter->next = m->waiters;
-        m->waiters = waiter;
-        pthread_cond_signal(&m->wanted);
-    }
-    pthread_mutex_unlock(&m->lock);
-    if (!running) {
-        free(waiter);
-        fuse_reply_err(req, ESHUTDOWN);
-    }
+    if (waiters_add(&m->waiters, req, size))
+        monitor_thread_wake(m);
 }

@@ -36,6 +36,9 @@ static bool atime_is_stale(const struct fs *fs, const struct document *doc, stru
     return doc->atime_s + RELATIME_S <= now.tv_sec;
 }
 
+/* Of a file with more names than this the rest are taken to be under every kind of rule. */
+#define OPEN_NAMES_MAX 64
+
 /*
  * Writing through the page cache brings nothing here and costs a third more, so what cannot be
  * mapped (a descriptor for writing only) goes past it. Descriptors for reading keep what is cached,
@@ -46,8 +49,10 @@ void fs_set_open_flags(struct fs *fs, struct document *doc, struct fuse_file_inf
 {
     int mode = fi->flags & O_ACCMODE;
     bool needs_fields = false, tracks_accesses = false;
-    for (const struct dentry *d = doc->links; d; d = d->link_next) {
-        const struct ruleset *rs = ruleset_of(&fs->ttl, d->parent);
+    int names = 0;
+    for (const struct dentry *d = doc->links; d && names < OPEN_NAMES_MAX; d = d->link_next) {
+        const struct ruleset *rs =
+            ++names < OPEN_NAMES_MAX ? ruleset_of(&fs->ttl, d->parent) : NULL;
         needs_fields |= !rs || rs->needs_fields;
         tracks_accesses |= !rs || rs->tracks_accesses;
     }
@@ -263,7 +268,7 @@ void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_inf
         fuse_reply_err(req, 0);
         return;
     }
-    int err = -committer_wait(&fs->committer);
+    int err = -committer_wait_for(&fs->committer, req);
     look_and_reply(req, fs_handle(fi)->doc, err);
 }
 
@@ -273,7 +278,7 @@ void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_
     (void) ino;
     (void) datasync;
     (void) fi;
-    fuse_reply_err(req, -committer_wait(&fs->committer));
+    fuse_reply_err(req, -committer_wait_for(&fs->committer, req));
 }
 
 void op_fallocate(

@@ -1,5 +1,7 @@
 #include "fs/session.h"
 
+#include "fs/slow.h"
+
 #include <errno.h>
 #include <linux/fuse.h>
 #include <stdatomic.h>
@@ -128,9 +130,14 @@ static atomic_ulong exchange;
 static ssize_t read_request(int fd, void *buf, size_t len, void *userdata)
 {
     (void) userdata;
+    slow_end();
     ssize_t n = read(fd, buf, len);
     ORDER_AFTER_REQUEST();
-    return n > 0 ? (ssize_t) look_at_request(buf, (size_t) n) : n;
+    if (n > 0)
+        n = (ssize_t) look_at_request(buf, (size_t) n);
+    if (n >= (ssize_t) sizeof(struct fuse_in_header))
+        slow_begin(buf);
+    return n;
 }
 
 static void add_features(struct fuse_init_out *out)
