@@ -237,6 +237,8 @@ static int set_up(struct fs *fs)
     }
     if (!err && (!o->read_only || fresh))
         err = set_up_root(fs, fresh, &why);
+    /* A store that was opened read-only stays so, whatever the mount becomes. */
+    fs->tree->journal.refuses = fs->store && o->read_only;
     fs->stored_enabled = fs->ttl.params.monitor_enabled;
     if (!err && o->monitor >= 0)
         fs->ttl.params.monitor_enabled = o->monitor;
@@ -435,7 +437,11 @@ static int mount_and_serve(struct fs *fs, struct startup *startup)
     }
     log_init(!fs->options.foreground);
     atomic_store(&fuse_speaks, true);
+    int err = remount_watch_start(&fs->remounts, fs);
+    if (err)
+        log_line(LOG_WARNING, "remounts will not be noticed: %s", strerrordesc_np(-err));
     status = serve(fs, &signals);
+    remount_watch_stop(&fs->remounts);
 out:
     if (fs->session)
         fuse_session_destroy(fs->session);
@@ -477,6 +483,12 @@ static int run(struct fs *fs)
     return status;
 }
 
+static int run_remount(const struct fs_options *o)
+{
+    int err = remount(o->mountpoint, &o->mount_words);
+    return err ? fail(EXIT_MOUNT, "the remount failed: %s", strerrordesc_np(-err)) : 0;
+}
+
 int main(int argc, char **argv)
 {
     static struct fs fs;
@@ -500,7 +512,9 @@ int main(int argc, char **argv)
     } else {
         log_debug(fs.options.debug);
         status = check_mountpoint(&fs.options);
-        if (!status)
+        if (!status && fs.options.remount)
+            status = run_remount(&fs.options);
+        else if (!status)
             status = run(&fs);
     }
     options_release(&fs.options);
