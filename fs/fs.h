@@ -49,6 +49,8 @@ struct fs {
     _Atomic int64_t clock_offset_ms; /* -o test-clock */
     struct timespec started;
     struct handle *handles;           /* all open files: their RELEASE may never come */
+    struct btree find_nodes;          /* of `.find`, by a hash of their place: see fs/find.c */
+    struct find_list *find_lists;     /* all open directories of `.find` */
     uint32_t owner_uid, owner_gid;    /* who mounted */
     bool stored_enabled;              /* ttlMonitorEnabled without the mount's monitor= */
     _Atomic bool mmap_direct;         /* the kernel maps files that are open with direct I/O */

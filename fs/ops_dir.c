@@ -6,6 +6,7 @@
  */
 #include "fs/access_time.h"
 #include "fs/control.h"
+#include "fs/find.h"
 #include "fs/fs.h"
 
 #include "ttl/deadline.h"
@@ -25,6 +26,10 @@ void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     if (fs_is_remover(req))
         atomic_store(&fs_of(req)->monitor.opened, ino);
+    if (find_is_node(ino)) {
+        find_opendir(req, ino, fi);
+        return;
+    }
     /* The flags come with this request only. */
     fi->fh = fi->flags & O_NOATIME ? DIR_NOATIME : 0;
     fuse_reply_open(req, fi);
@@ -32,9 +37,10 @@ void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 
 void op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-    (void) ino;
-    (void) fi;
-    fuse_reply_err(req, 0);
+    if (find_is_node(ino))
+        find_releasedir(req, fi);
+    else
+        fuse_reply_err(req, 0);
 }
 
 struct listing {
@@ -142,7 +148,9 @@ out:
 
 void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
-    if (control_is_node(ino))
+    if (find_is_node(ino))
+        find_readdir(req, ino, size, off, fi, false);
+    else if (control_is_node(ino))
         control_readdir(req, ino, size, off);
     else
         list(req, ino, size, off, fi, false);
@@ -151,7 +159,9 @@ void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct f
 void op_readdirplus(
     fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
-    if (control_is_node(ino))
+    if (find_is_node(ino))
+        find_readdir(req, ino, size, off, fi, true);
+    else if (control_is_node(ino))
         control_readdirplus(req, ino, size, off);
     else
         list(req, ino, size, off, fi, true);

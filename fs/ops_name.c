@@ -2,6 +2,7 @@
  * ops_name.c - names: lookup and forget, making and removing documents and collections.
  */
 #include "fs/control.h"
+#include "fs/find.h"
 #include "fs/fs.h"
 #include "fs/session.h"
 
@@ -27,7 +28,7 @@ static bool refused_by_control(fuse_req_t req, fuse_ino_t parent, const char *na
         fuse_reply_err(req, EPERM);
         return true;
     }
-    if (parent == FUSE_ROOT_ID && strcmp(name, CONTROL_NAME) == 0) {
+    if (find_is_name(name) || (parent == FUSE_ROOT_ID && strcmp(name, CONTROL_NAME) == 0)) {
         fuse_reply_err(req, EPERM);
         return true;
     }
@@ -38,6 +39,10 @@ void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
     struct fs *fs = fs_of(req);
     struct fuse_entry_param e = {0};
+    if (find_is_node(parent) || (find_is_name(name) && !control_is_node(parent))) {
+        find_lookup(req, parent, name);
+        return;
+    }
     if (control_is_node(parent) || (parent == FUSE_ROOT_ID && strcmp(name, CONTROL_NAME) == 0)) {
         control_lookup(req, parent, name);
         return;
@@ -71,7 +76,9 @@ void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 
 static void forget_one(struct fs *fs, fuse_ino_t ino, uint64_t nlookup)
 {
-    if (ino != FUSE_ROOT_ID && !control_is_node(ino))
+    if (find_is_node(ino))
+        find_forget(fs, ino, nlookup);
+    else if (ino != FUSE_ROOT_ID && !control_is_node(ino))
         document_forget(fs->tree, fs_document(fs, ino), nlookup);
 }
 
@@ -247,6 +254,10 @@ static int unlink_expired(
 void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
     struct fs *fs = fs_of(req);
+    if (find_is_node(parent)) {
+        find_unlink(req, parent, name);
+        return;
+    }
     if (refused_by_control(req, parent, name))
         return;
     tree_lock(fs->tree);

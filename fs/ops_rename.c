@@ -5,6 +5,7 @@
  * saving must neither drop a rule nor lengthen a maximum age.
  */
 #include "fs/control.h"
+#include "fs/find.h"
 #include "fs/fs.h"
 
 #include "ttl/deadline.h"
@@ -225,8 +226,14 @@ void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t n
     struct fs *fs = fs_of(req);
     bool control = control_is_node(parent) || control_is_node(newparent) ||
                    (parent == FUSE_ROOT_ID && strcmp(name, CONTROL_NAME) == 0) ||
-                   (newparent == FUSE_ROOT_ID && strcmp(newname, CONTROL_NAME) == 0);
+                   (newparent == FUSE_ROOT_ID && strcmp(newname, CONTROL_NAME) == 0) ||
+                   find_is_name(name) || find_is_name(newname);
     const unsigned int known = RENAME_NOREPLACE | RENAME_EXCHANGE | RENAME_WHITEOUT;
+    /* Out of a query: mv(1) then copies and unlinks. */
+    if (find_is_node(parent) && !control_is_node(newparent) && !find_is_name(newname)) {
+        fuse_reply_err(req, EXDEV);
+        return;
+    }
     if (control || flags & ~known) {
         fuse_reply_err(req, control ? EPERM : EINVAL);
         return;

@@ -56,4 +56,7 @@ int filing_rebuild(struct ttl *ttl, struct collection *top, int64_t now_ms);
 /* The same, listed in ttl->progress with the attribute that asked for it. @what  NULL for none */
 int filing_rebuild_for(struct ttl *ttl, struct collection *top, int64_t now_ms, const char *what);
 
+/* Is a collection's part of the tree being filed anew: may names be missing from indexes? */
+bool filing_is_rebuilding(const struct ttl *ttl, const struct collection *c);
+
 #endif
