@@ -67,10 +67,11 @@ int archive_prepare(struct fs_options *o, struct reason *why)
         return reason_set(
             why, errno, "the archive %s cannot be made: %s", o->archive, strerrordesc_np(errno));
     char *real = realpath(o->archive, NULL);
-    if (!real || stat(real, &st) != 0 || !S_ISDIR(st.st_mode)) {
-        int err = real && errno == 0 ? ENOTDIR : errno;
+    if (!real || stat(real, &st) != 0)
+        st.st_mode = 0;
+    if (!S_ISDIR(st.st_mode)) {
         free(real);
-        return reason_set(why, err ? err : ENOTDIR, "the archive %s is no directory", o->archive);
+        return reason_set(why, ENOTDIR, "the archive %s is no directory", o->archive);
     }
     free(o->archive);
     o->archive = real;

@@ -370,10 +370,15 @@ void monitor_thread_stop(struct monitor_thread *m)
     bool running = m->running;
     m->running = false;
     atomic_store(&m->stop, true);
+    struct pass_waiter *waiters = running ? NULL : m->waiters;
+    if (!running)
+        m->waiters = NULL;
     pthread_cond_signal(&m->wanted);
     pthread_mutex_unlock(&m->lock);
-    if (!running)
+    if (!running) {
+        answer(waiters);
         return;
+    }
     pthread_join(m->thread, NULL);
     watch_set_release(&m->watches);
 }
@@ -404,14 +409,15 @@ void monitor_thread_request(struct monitor_thread *m, fuse_req_t req, size_t siz
     }
     *waiter = (struct pass_waiter){.req = req, .written = size};
     pthread_mutex_lock(&m->lock);
-    bool running = m->running;
-    if (running) {
+    /* Before the thread runs, too: the mount answers a moment before it is started. */
+    bool ending = atomic_load(&m->stop);
+    if (!ending) {
         waiter->next = m->waiters;
         m->waiters = waiter;
         pthread_cond_signal(&m->wanted);
     }
     pthread_mutex_unlock(&m->lock);
-    if (!running) {
+    if (ending) {
         free(waiter);
         fuse_reply_err(req, ESHUTDOWN);
     }
