@@ -185,11 +185,24 @@ int content_truncate(struct content *content, uint64_t size)
     return err;
 }
 
+/*
+ * Is it plain that a range cannot get pages? Asked first, as tmpfs does: half an allocation helps nobody,
+ * and a range of exabytes would be tried for minutes. At least this much is missing.
+ */
+static bool lacks_room(const struct content *content, uint64_t off, uint64_t len)
+{
+    int64_t room = content->budget->max_pages - atomic_load(&content->budget->used_pages);
+    int64_t range = content_pages_of(off + len) - (int64_t) (off / CONTENT_PAGE_BYTES);
+    return content->budget->max_pages && range - content->npages > room;
+}
+
 int content_zero(struct content *content, uint64_t off, uint64_t len, bool punch)
 {
     int err = 0;
     pthread_rwlock_wrlock(&content->lock);
-    if (content->store) {
+    if (!punch && lacks_room(content, off, len)) {
+        err = -ENOSPC;
+    } else if (content->store) {
         if (fallocate(content->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t) off,
                 (off_t) len) != 0)
             err = -errno;
@@ -209,11 +222,8 @@ int content_zero(struct content *content, uint64_t off, uint64_t len, bool punch
 int content_allocate(struct content *content, uint64_t off, uint64_t len)
 {
     int err = 0;
-    /* Asked first, as tmpfs does: half an allocation helps nobody. At least this much is missing. */
-    int64_t room = content->budget->max_pages - atomic_load(&content->budget->used_pages);
-    int64_t range = content_pages_of(off + len) - (int64_t) (off / CONTENT_PAGE_BYTES);
     pthread_rwlock_wrlock(&content->lock);
-    if (content->budget->max_pages && range - content->npages > room) {
+    if (lacks_room(content, off, len)) {
         err = -ENOSPC;
     } else if (content->store) {
         if (fallocate(content->fd, FALLOC_FL_KEEP_SIZE, (off_t) off, (off_t) len) != 0)
@@ -226,20 +236,43 @@ int content_allocate(struct content *content, uint64_t off, uint64_t len)
     return err;
 }
 
+/* The end of the file's last page: the file itself ends with its last byte, pages do not. */
+static int blob_end(const struct content *content, uint64_t *ret_end, uint64_t *ret_page_end)
+{
+    struct stat st;
+    if (fstat(content->fd, &st) != 0)
+        return -errno;
+    *ret_end = *ret_page_end = (uint64_t) st.st_size;
+    if (*ret_end % CONTENT_PAGE_BYTES &&
+        lseek(content->fd, st.st_size - 1, SEEK_DATA) == st.st_size - 1)
+        *ret_page_end = (uint64_t) content_pages_of(*ret_end) * CONTENT_PAGE_BYTES;
+    return 0;
+}
+
 static int blob_seek(
     const struct content *content, uint64_t size, uint64_t off, bool data, uint64_t *ret_off)
 {
-    off_t found = lseek(content->fd, (off_t) off, data ? SEEK_DATA : SEEK_HOLE);
-    if (found < 0 && errno != ENXIO)
-        return -errno;
-    /* Behind the file's end the document goes on as a hole. */
-    if (found < 0 || (uint64_t) found >= size) {
-        if (data)
-            return -ENXIO;
-        *ret_off = found < 0 ? off : size;
-        return 0;
+    uint64_t end = 0, page_end = 0;
+    int err = blob_end(content, &end, &page_end);
+    if (err)
+        return err;
+    uint64_t found = off;
+    if (off < end) {
+        off_t at = lseek(content->fd, (off_t) off, data ? SEEK_DATA : SEEK_HOLE);
+        if (at < 0 && errno != ENXIO)
+            return -errno;
+        /* No more data; holes there always are, if only at the end. */
+        found = at < 0 ? size : (uint64_t) at;
+        if (!data && found == end)
+            found = page_end;
+    } else if (off < page_end) {
+        found = data ? off : page_end;
+    } else if (data) {
+        found = size; /* behind its file's end the document goes on as a hole */
     }
-    *ret_off = (uint64_t) found;
+    if (data && found >= size)
+        return -ENXIO;
+    *ret_off = found < size ? found : size;
     return 0;
 }
 

@@ -86,7 +86,9 @@ int content_write(struct content *content, const void *buf, size_t len, uint64_t
 /* Drops everything at and beyond `size`, so that a later extension reads as zeros. */
 int content_truncate(struct content *content, uint64_t size);
 
-/* Makes a range read as zeros: by dropping its pages (punch) or by filling them. */
+/*
+ * Makes a range read as zeros: by dropping its pages (punch) or by filling them. Errors: -ENOSPC, -ENOMEM.
+ */
 int content_zero(struct content *content, uint64_t off, uint64_t len, bool punch);
 
 /* Makes sure that a range has pages, as fallocate does. Errors: -ENOSPC, -ENOMEM. */

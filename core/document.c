@@ -38,6 +38,18 @@ void document_xattr_put(struct document *doc, struct xattr *x)
     *end = x;
 }
 
+bool document_xattr_fits(const struct document *doc, const char *name, size_t value_len)
+{
+    size_t names = strlen(name) + 1, values = value_len;
+    for (const struct xattr *x = doc->xattrs; x; x = x->next) {
+        if (strcmp(x->bytes, name) == 0)
+            continue;
+        names += x->name_len + 1U;
+        values += x->value_len;
+    }
+    return names <= DOCUMENT_XATTR_NAMES_MAX_BYTES && values <= DOCUMENT_XATTR_VALUES_MAX_BYTES;
+}
+
 bool document_xattr_remove(struct document *doc, const char *name)
 {
     size_t len = strlen(name);

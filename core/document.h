@@ -187,6 +187,16 @@ struct xattr *xattr_new(const char *name, const void *value, size_t len);
  */
 void document_xattr_put(struct document *doc, struct xattr *x);
 
+/*
+ * The names of a document's attributes together, as they are listed, and the values together: listxattr(2)
+ * can list no more, and a document must remain one record of the store.
+ */
+#define DOCUMENT_XATTR_NAMES_MAX_BYTES (64 * 1024)
+#define DOCUMENT_XATTR_VALUES_MAX_BYTES (16 * 1024 * 1024)
+
+/* Is there room for this attribute, in place of one of the same name or as a new one? */
+bool document_xattr_fits(const struct document *doc, const char *name, size_t value_len);
+
 /* Removes an attribute. Returns false when there was none. */
 bool document_xattr_remove(struct document *doc, const char *name);
 

@@ -363,6 +363,17 @@ int tree_exchange(struct tree *tree, struct dentry *a, struct dentry *b, struct 
     return 0;
 }
 
+void tree_name_last(struct dentry *d)
+{
+    links_remove(d);
+    struct dentry **at = &d->doc->links;
+    while (*at)
+        at = &(*at)->link_next;
+    *at = d;
+    d->link_at = at;
+    d->link_next = NULL;
+}
+
 bool tree_is_below(const struct collection *below, const struct collection *above)
 {
     for (; below; below = collection_parent(below))

@@ -149,6 +149,9 @@ int tree_move(struct tree *tree, struct dentry *d, struct collection *parent, co
 /* Exchanges the documents of two names. Errors: -ENOMEM. */
 int tree_exchange(struct tree *tree, struct dentry *a, struct dentry *b, struct timespec now);
 
+/* Puts a name behind all others of its document. Takes as long as there are names. */
+void tree_name_last(struct dentry *d);
+
 /* Is `below` the collection itself or somewhere below it? */
 bool tree_is_below(const struct collection *below, const struct collection *above);
 

@@ -1,6 +1,7 @@
 #include "fs/committer.h"
 
 #include "fs/log.h"
+#include "fs/waiters.h"
 
 #include <errno.h>
 #include <string.h>
@@ -109,7 +110,17 @@ int committer_stop(struct committer *c)
     return err;
 }
 
-int committer_wait(struct committer *c)
+static void on_interrupt(fuse_req_t req, void *arg)
+{
+    struct committer *c = arg;
+    (void) req;
+    pthread_mutex_lock(&c->lock);
+    pthread_cond_broadcast(&c->done);
+    pthread_mutex_unlock(&c->lock);
+}
+
+/* @req  whose caller's death ends the wait; NULL: none */
+static int wait_durable(struct committer *c, fuse_req_t req)
 {
     if (!c->running)
         return 0;
@@ -128,9 +139,27 @@ int committer_wait(struct committer *c)
     if (c->asked < epoch)
         c->asked = epoch;
     pthread_cond_signal(&c->wanted);
-    while (c->durable < epoch && c->failed < epoch)
+    bool dies = false;
+    while (c->durable < epoch && c->failed < epoch && !dies) {
         pthread_cond_wait(&c->done, &c->lock);
-    int err = c->failed >= epoch ? c->failure : 0;
+        dies = req && waiters_caller_dies(req);
+    }
+    int err = c->failed >= epoch ? c->failure : c->durable >= epoch ? 0 : -EINTR;
     pthread_mutex_unlock(&c->lock);
+    return err;
+}
+
+int committer_wait(struct committer *c)
+{
+    return wait_durable(c, NULL);
+}
+
+int committer_wait_for(struct committer *c, fuse_req_t req)
+{
+    if (!c->running)
+        return 0;
+    waiters_on_interrupt(req, on_interrupt, c);
+    int err = wait_durable(c, req);
+    waiters_on_interrupt(req, NULL, NULL);
     return err;
 }

@@ -9,6 +9,7 @@
 
 #include "core/tree.h"
 
+#include <fuse_lowlevel.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -44,5 +45,11 @@ int committer_stop(struct committer *committer);
  * a later success proves nothing: after a failed sync the kernel takes lost pages for clean.
  */
 int committer_wait(struct committer *committer);
+
+/*
+ * The same for a handler that changed nothing itself. Errors: also -EINTR, when the caller is being killed:
+ * nobody is there to be told, and only the answer lets him die.
+ */
+int committer_wait_for(struct committer *committer, fuse_req_t req);
 
 #endif

@@ -1,5 +1,6 @@
 #include "fs/monitor_thread.h"
 
+#include "fs/access_time.h"
 #include "fs/fs.h"
 #include "fs/log.h"
 #include "ttl/deadline.h"
@@ -109,6 +110,11 @@ static void hook_slice_done(void *arg)
     while (m->nchanged)
         notifier_attributes(&m->fs->notifier, m->changed[--m->nchanged]);
     scan_watches(m);
+}
+
+static void hook_visited(void *arg, const struct monitor_visit *visit)
+{
+    profile_visit(&((struct monitor_thread *) arg)->fs->profile, visit);
 }
 
 /* The path of a collection below the mountpoint. Returns false when it is too long or removed. */
@@ -236,6 +242,7 @@ static void run_pass(struct monitor_thread *m, bool asked)
         .archive = hook_archive,
         .deleting = hook_deleting,
         .slice_done = hook_slice_done,
+        .visited = hook_visited,
         .stop = hook_stop,
         .retry = asked,
     };
@@ -243,20 +250,10 @@ static void run_pass(struct monitor_thread *m, bool asked)
     monitor_pass(&fs->ttl, &hooks, &m->pass);
 }
 
-static void answer(struct pass_waiter *waiters)
-{
-    while (waiters) {
-        struct pass_waiter *next = waiters->next;
-        fuse_reply_write(waiters->req, waiters->written);
-        free(waiters);
-        waiters = next;
-    }
-}
-
 /* Is something due that the thread should delete by itself? */
 static bool due(struct fs *fs, int64_t next_ms, int64_t now_ms)
 {
-    return fs->ttl.params.monitor_enabled && !fs->options.read_only && now_ms >= next_ms;
+    return fs->ttl.params.monitor_enabled && !fs_is_read_only(fs) && now_ms >= next_ms;
 }
 
 /* Sleeps until woken or until the filesystem's time is `until_ms`. The monitor's lock is held. */
@@ -273,7 +270,7 @@ static void sleep_until(struct monitor_thread *m, int64_t until_ms, int64_t now_
         t.tv_nsec -= 1000000000;
         t.tv_sec++;
     }
-    while (!m->woken && !m->waiters && !atomic_load(&m->stop))
+    while (!m->woken && !atomic_load(&m->stop))
         if (pthread_cond_timedwait(&m->wanted, &m->lock, &t) == ETIMEDOUT)
             break;
     m->woken = false;
@@ -287,11 +284,7 @@ static void *run(void *arg)
     (void) mount_device(m);
     int64_t interval_ms = INT64_MIN; /* end of the last pass; the first one comes at once */
     while (!atomic_load(&m->stop)) {
-        pthread_mutex_lock(&m->lock);
-        struct pass_waiter *waiters = m->waiters;
-        m->waiters = NULL;
-        pthread_mutex_unlock(&m->lock);
-
+        bool asked = waiters_begin(&m->waiters);
         bool good = clock_is_good(m);
         tree_lock(fs->tree);
         int64_t now_ms = fs_now_ms(fs);
@@ -302,17 +295,17 @@ static void *run(void *arg)
         bool wanted = due(fs, next_ms, now_ms);
         tree_unlock(fs->tree);
 
-        if (good && (waiters || wanted)) {
-            run_pass(m, waiters != NULL);
+        if (good && (asked || wanted)) {
+            run_pass(m, asked);
             tree_lock(fs->tree);
             interval_ms = fs_now_ms(fs);
             tree_unlock(fs->tree);
         }
-        answer(waiters);
+        waiters_end(&m->waiters);
 
         tree_lock(fs->tree);
         now_ms = fs_now_ms(fs);
-        bool sleeps = !fs->ttl.params.monitor_enabled || fs->options.read_only || !good;
+        bool sleeps = !fs->ttl.params.monitor_enabled || fs_is_read_only(fs) || !good;
         /* In the hold of the lock in which it is told: what was scheduled before wakes nobody. */
         if (sleeps)
             next_ms = DATE_NEVER_MS;
@@ -324,11 +317,7 @@ static void *run(void *arg)
         sleep_until(m, next_ms, now_ms);
         pthread_mutex_unlock(&m->lock);
     }
-    pthread_mutex_lock(&m->lock);
-    struct pass_waiter *waiters = m->waiters;
-    m->waiters = NULL;
-    pthread_mutex_unlock(&m->lock);
-    answer(waiters);
+    waiters_close(&m->waiters);
     return NULL;
 }
 
@@ -343,6 +332,7 @@ void monitor_thread_init(struct monitor_thread *m, struct fs *fs)
     memset(m, 0, sizeof *m);
     m->fs = fs;
     watch_set_init(&m->watches);
+    waiters_init(&m->waiters);
     pthread_mutex_init(&m->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -361,6 +351,8 @@ int monitor_thread_start(struct monitor_thread *m)
         m->running = err == 0;
     }
     pthread_mutex_unlock(&m->lock);
+    if (err)
+        waiters_close(&m->waiters);
     return -err;
 }
 
@@ -370,13 +362,10 @@ void monitor_thread_stop(struct monitor_thread *m)
     bool running = m->running;
     m->running = false;
     atomic_store(&m->stop, true);
-    struct pass_waiter *waiters = running ? NULL : m->waiters;
-    if (!running)
-        m->waiters = NULL;
     pthread_cond_signal(&m->wanted);
     pthread_mutex_unlock(&m->lock);
     if (!running) {
-        answer(waiters);
+        waiters_close(&m->waiters);
         return;
     }
     pthread_join(m->thread, NULL);
@@ -402,23 +391,6 @@ void monitor_thread_confirm_clock(struct monitor_thread *m)
 
 void monitor_thread_request(struct monitor_thread *m, fuse_req_t req, size_t size)
 {
-    struct pass_waiter *waiter = malloc(sizeof *waiter);
-    if (!waiter) {
-        fuse_reply_err(req, ENOMEM);
-        return;
-    }
-    *waiter = (struct pass_waiter){.req = req, .written = size};
-    pthread_mutex_lock(&m->lock);
-    /* Before the thread runs, too: the mount answers a moment before it is started. */
-    bool ending = atomic_load(&m->stop);
-    if (!ending) {
-        waiter->next = m->waiters;
-        m->waiters = waiter;
-        pthread_cond_signal(&m->wanted);
-    }
-    pthread_mutex_unlock(&m->lock);
-    if (ending) {
-        free(waiter);
-        fuse_reply_err(req, ESHUTDOWN);
-    }
+    if (waiters_add(&m->waiters, req, size))
+        monitor_thread_wake(m);
 }

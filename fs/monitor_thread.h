@@ -9,6 +9,7 @@
 #ifndef TTLFS_FS_MONITOR_THREAD_H
 #define TTLFS_FS_MONITOR_THREAD_H
 
+#include "fs/waiters.h"
 #include "fs/watch.h"
 #include "ttl/clock_guard.h"
 #include "ttl/monitor.h"
@@ -23,13 +24,6 @@ struct fs;
 /* Directories whose attributes are told to the kernel once per slice; more are told at once. */
 #define MONITOR_CHANGED_DIRS 8
 
-/* Somebody who wrote to `.ttlfs/pass` and waits for the end of a pass that begins after that. */
-struct pass_waiter {
-    struct pass_waiter *next;
-    fuse_req_t req;
-    size_t written;
-};
-
 struct monitor_thread {
     struct fs *fs;
     pthread_t thread;
@@ -42,8 +36,9 @@ struct monitor_thread {
     bool running;
     bool woken;
     bool confirm_clock;
-    struct pass_waiter *waiters;
     struct clock_guard guard;
+    /* writes to `.ttlfs/pass`, each until the end of a pass that began after it; has its own lock */
+    struct waiters waiters;
     /* the thread's own */
     dev_t device; /* of the mount; 0 until it was asked for */
     struct watch_set watches;
@@ -73,7 +68,7 @@ void monitor_thread_wake(struct monitor_thread *monitor);
 /* Somebody says that the clock is right. */
 void monitor_thread_confirm_clock(struct monitor_thread *monitor);
 
-/* Runs a pass and then replies to the write of `size` bytes. */
+/* Runs a pass and then replies to the write of `size` bytes; with EINTR when that is interrupted. */
 void monitor_thread_request(struct monitor_thread *monitor, fuse_req_t req, size_t size);
 
 #endif

@@ -2,6 +2,7 @@
  * ops_name.c - names: lookup and forget, making and removing documents and collections.
  */
 #include "fs/control.h"
+#include "fs/find.h"
 #include "fs/fs.h"
 #include "fs/session.h"
 
@@ -27,7 +28,7 @@ static bool refused_by_control(fuse_req_t req, fuse_ino_t parent, const char *na
         fuse_reply_err(req, EPERM);
         return true;
     }
-    if (parent == FUSE_ROOT_ID && strcmp(name, CONTROL_NAME) == 0) {
+    if (find_is_name(name) || (parent == FUSE_ROOT_ID && strcmp(name, CONTROL_NAME) == 0)) {
         fuse_reply_err(req, EPERM);
         return true;
     }
@@ -38,6 +39,10 @@ void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
     struct fs *fs = fs_of(req);
     struct fuse_entry_param e = {0};
+    if (find_is_node(parent) || (find_is_name(name) && !control_is_node(parent))) {
+        find_lookup(req, parent, name);
+        return;
+    }
     if (control_is_node(parent) || (parent == FUSE_ROOT_ID && strcmp(name, CONTROL_NAME) == 0)) {
         control_lookup(req, parent, name);
         return;
@@ -71,7 +76,9 @@ void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 
 static void forget_one(struct fs *fs, fuse_ino_t ino, uint64_t nlookup)
 {
-    if (ino != FUSE_ROOT_ID && !control_is_node(ino))
+    if (find_is_node(ino))
+        find_forget(fs, ino, nlookup);
+    else if (ino != FUSE_ROOT_ID && !control_is_node(ino))
         document_forget(fs->tree, fs_document(fs, ino), nlookup);
 }
 
@@ -151,9 +158,12 @@ static void make(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mod
     struct document_seed seed = seed_for(req, c, mode, rdev, target, now);
     struct document *doc = NULL;
     struct dentry *d;
-    int err = claim_name(fs, c, name, now);
-    if (!err)
-        err = tree_make(fs->tree, &seed, &doc);
+    int tries = 0, err;
+    do {
+        err = claim_name(fs, c, name, now);
+        if (!err)
+            err = tree_make(fs->tree, &seed, &doc);
+    } while (fs_room_may_come(fs, err, &tries));
     if (!err && !S_ISLNK(mode))
         err = inherit(req, doc, c);
     if (!err)
@@ -244,6 +254,10 @@ static int unlink_expired(
 void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
     struct fs *fs = fs_of(req);
+    if (find_is_node(parent)) {
+        find_unlink(req, parent, name);
+        return;
+    }
     if (refused_by_control(req, parent, name))
         return;
     tree_lock(fs->tree);
@@ -348,9 +362,12 @@ void op_create(
     struct document_seed seed = seed_for(req, c, (mode & 07777) | S_IFREG, 0, NULL, now);
     struct document *doc = NULL;
     struct dentry *d = NULL;
-    int err = tmpfile ? 0 : claim_name(fs, c, name, now);
-    if (!err)
-        err = tree_make(fs->tree, &seed, &doc);
+    int tries = 0, err;
+    do {
+        err = tmpfile ? 0 : claim_name(fs, c, name, now);
+        if (!err)
+            err = tree_make(fs->tree, &seed, &doc);
+    } while (fs_room_may_come(fs, err, &tries));
     if (!err)
         err = inherit(req, doc, c);
     if (!err && !tmpfile)

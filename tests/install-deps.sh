@@ -29,6 +29,9 @@ test  module  pytest       python3-pytest
 test  command php          php-cli
 test  command sqlite3      sqlite3
 test  command git          git
+test  command zsh          zsh
+test  command fish         fish
+test  command man          man-db
 lint  command clang        clang
 lint  command clang-tidy   clang-tidy
 lint  command clang-format clang-format

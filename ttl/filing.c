@@ -282,6 +282,16 @@ static void look_end(struct ttl *ttl, const struct look *look)
     *at = look->next;
 }
 
+/* A document whose fields cannot be known: no index of its names has everything any more. */
+static void note_incomplete(struct ttl *ttl, const struct document *doc)
+{
+    for (const struct dentry *d = doc->links; d; d = d->link_next) {
+        const struct ruleset *rs = ruleset_of(ttl, d->parent);
+        for (unsigned int i = 0; rs && i < rs->nindexes; i++)
+            rs->indexes[i]->incomplete = true;
+    }
+}
+
 int filing_look(struct ttl *ttl, struct document *doc, int64_t now_ms)
 {
     if (ttl_document_hidden(ttl, doc, now_ms))
@@ -300,6 +310,8 @@ int filing_look(struct ttl *ttl, struct document *doc, int64_t now_ms)
         err = file_by_fields(ttl, doc, &fields);
         forward = ttl_document_deadline(ttl, doc).at_ms < before_ms;
     }
+    if (err)
+        note_incomplete(ttl, doc);
     bson_destroy(&fields);
     document_unpin(ttl->tree, doc);
     return err ? err : forward;

@@ -28,19 +28,6 @@ static void make_name(struct tree *tree, const struct document *doc, char *ret_n
     while (tree_find(tree, tree->limbo, ret_name, strlen(ret_name)));
 }
 
-/* Behind the document's other names: whoever asks for its place takes the first one. */
-static void put_last(struct dentry *d)
-{
-    struct dentry **at = &d->doc->links;
-    while (*at != d)
-        at = &(*at)->link_next;
-    *at = d->link_next;
-    while (*at)
-        at = &(*at)->link_next;
-    *at = d;
-    d->link_next = NULL;
-}
-
 static struct xattr *note_origin(struct ttl *ttl, struct dentry *d, const char *xattr, int *ret_err)
 {
     struct archive_origin origin;
@@ -77,7 +64,8 @@ int limbo_take(struct ttl *ttl, struct dentry *d, struct timespec now)
         document_xattr_remove(doc, attribute);
         return err;
     }
-    put_last(moved);
+    /* Whoever asks for the document's place takes the first one. */
+    tree_name_last(moved);
     return 0;
 }
 
