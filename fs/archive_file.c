@@ -304,12 +304,7 @@ int archive_file_dress(struct archive_file *file, const struct archive_copy *cop
     /* Behind the owner, whose change clears capabilities. */
     if (!file->sidecar)
         set_xattrs(file, copy, false);
-    if (utimensat(file->dir, file->temp, times, AT_SYMLINK_NOFOLLOW) != 0)
-        return -errno;
-    /* So that all of a batch are on their way before the first one is waited for. */
-    if (file->fd >= 0)
-        (void) sync_file_range(file->fd, 0, 0, SYNC_FILE_RANGE_WRITE);
-    return 0;
+    return utimensat(file->dir, file->temp, times, AT_SYMLINK_NOFOLLOW) != 0 ? -errno : 0;
 }
 
 /* Writes the sidecar of what is going to be called `name`, over one that was left behind. */
@@ -348,10 +343,15 @@ static bool is_free(const struct archive_file *file, const char *name)
     return !file->sidecar || !is_document(file->dir, sidecar);
 }
 
+int archive_file_sync(const struct archive_file *file)
+{
+    return file->fd >= 0 && fsync(file->fd) != 0 ? -errno : 0;
+}
+
 int archive_file_place(struct archive_file *file, const struct archive_copy *copy)
 {
     char name[DOCUMENT_NAME_MAX_BYTES + 1];
-    int err = file->fd >= 0 && fsync(file->fd) != 0 ? -errno : 0;
+    int err = 0;
     for (unsigned int i = 0; !err; i++) {
         if (i == MAX_NAMES)
             return -EEXIST;
