@@ -19,7 +19,7 @@
 #define BLOCK_BYTES 4096
 /* How long, and how often, to wait for the kernel to let go of what was deleted. */
 #define ROOM_PAUSE_NS 1000000
-#define ROOM_TRIES 20
+#define ROOM_TRIES 50
 /* What tmpfs counts for each name in a directory's size. */
 #define DIRENT_BYTES 20
 
@@ -81,6 +81,9 @@ double fs_entry_timeout(struct fs *fs, struct dentry *d, int64_t now_ms)
      * to be forgotten then, at more cost than one more lookup.
      */
     const struct ruleset *rs = ruleset_of(&fs->ttl, d->parent);
+    /* Whatever is made in a capped collection may end any other name there, at once. */
+    if (rs && rs->capped)
+        return 0;
     if (doc->nopen &&
         (!rs || rs->files_by_fields ||
             (doc->flags & DOCUMENT_FIELDS_STALE && filing_wants_fields(&fs->ttl, doc))))
