@@ -236,20 +236,43 @@ int content_allocate(struct content *content, uint64_t off, uint64_t len)
     return err;
 }
 
+/* The end of the file's last page: the file itself ends with its last byte, pages do not. */
+static int blob_end(const struct content *content, uint64_t *ret_end, uint64_t *ret_page_end)
+{
+    struct stat st;
+    if (fstat(content->fd, &st) != 0)
+        return -errno;
+    *ret_end = *ret_page_end = (uint64_t) st.st_size;
+    if (*ret_end % CONTENT_PAGE_BYTES &&
+        lseek(content->fd, st.st_size - 1, SEEK_DATA) == st.st_size - 1)
+        *ret_page_end = (uint64_t) content_pages_of(*ret_end) * CONTENT_PAGE_BYTES;
+    return 0;
+}
+
 static int blob_seek(
     const struct content *content, uint64_t size, uint64_t off, bool data, uint64_t *ret_off)
 {
-    off_t found = lseek(content->fd, (off_t) off, data ? SEEK_DATA : SEEK_HOLE);
-    if (found < 0 && errno != ENXIO)
-        return -errno;
-    /* Behind the file's end the document goes on as a hole. */
-    if (found < 0 || (uint64_t) found >= size) {
-        if (data)
-            return -ENXIO;
-        *ret_off = found < 0 ? off : size;
-        return 0;
+    uint64_t end = 0, page_end = 0;
+    int err = blob_end(content, &end, &page_end);
+    if (err)
+        return err;
+    uint64_t found = off;
+    if (off < end) {
+        off_t at = lseek(content->fd, (off_t) off, data ? SEEK_DATA : SEEK_HOLE);
+        if (at < 0 && errno != ENXIO)
+            return -errno;
+        /* No more data; holes there always are, if only at the end. */
+        found = at < 0 ? size : (uint64_t) at;
+        if (!data && found == end)
+            found = page_end;
+    } else if (off < page_end) {
+        found = data ? off : page_end;
+    } else if (data) {
+        found = size; /* behind its file's end the document goes on as a hole */
     }
-    *ret_off = (uint64_t) found;
+    if (data && found >= size)
+        return -ENXIO;
+    *ret_off = found < size ? found : size;
     return 0;
 }
 

@@ -112,6 +112,8 @@ int journal_will_change(struct tree *tree, struct document *doc)
 {
     struct journal *journal = &tree->journal;
     struct journal_list *list = &journal->lists[journal->current];
+    if (journal->refuses)
+        return -EROFS;
     if (!journal->enabled || (doc->dirty && mark_list(doc->dirty) == journal->current))
         return 0;
     if (doc->ino == TREE_LIMBO_INO)

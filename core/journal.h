@@ -31,6 +31,7 @@ struct journal_list {
 
 struct journal {
     bool enabled; /* false: memory:, or read-only */
+    bool refuses; /* nothing may change: the store is open read-only */
     struct journal_list lists[2];
     struct store_batch batches[2];
     unsigned int current; /* 0 or 1: which of the two collects */
@@ -45,7 +46,7 @@ void journal_release(struct journal *journal);
 
 /*
  * Must be called before anything is changed that a document's record or small content holds.
- * Errors: -ENOMEM: then the change must not be made. Expects the tree's lock.
+ * Errors: -ENOMEM, -EROFS: then the change must not be made. Expects the tree's lock.
  */
 int journal_will_change(struct tree *tree, struct document *doc);
 

@@ -1,12 +1,19 @@
 #include "fs/control.h"
 
+#include "fs/currentop.h"
+#include "fs/distribution.h"
+#include "fs/events.h"
 #include "fs/fs.h"
 #include "fs/log.h"
+#include "fs/metrics.h"
+#include "fs/slow.h"
 #include "fs/status.h"
 
 #include <bson/bson.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,36 +23,40 @@
 /* Inode numbers of control nodes: far from those of documents. */
 #define CONTROL_INO_BASE (UINT64_C(1) << 62)
 
-enum { NODE_TOP, NODE_STATUS, NODE_PASS, NODE_PARAMETERS, NODE_FIXED };
+enum {
+    NODE_TOP,
+    NODE_STATUS,
+    NODE_METRICS,
+    NODE_CURRENT_OP,
+    NODE_PROFILE,
+    NODE_EVENTS,
+    NODE_DISTRIBUTION,
+    NODE_DUE,
+    NODE_PASS,
+    NODE_PARAMETERS,
+    NODE_FIXED
+};
 
+/* An open control file. */
 struct control_text {
+    struct control_text *next, **place; /* of all: their RELEASE may never come */
     size_t len;
     char *text;
+    struct events_reader *events; /* `events` has no text */
 };
+
+static pthread_mutex_t texts_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct control_text *texts;
 
 struct control_node {
     const char *name;
     unsigned int parent;
     mode_t mode;
-    /* Makes the text that a reader sees. Errors: -ENOMEM. */
-    int (*read)(struct fs *fs, const struct control_node *node, char **ret_text, size_t *ret_len);
+    /* Makes the text that a reader sees; NULL: a parameter, or no text. Errors: -ENOMEM. */
+    int (*read)(struct fs *fs, char **ret_text, size_t *ret_len);
     /* Takes what is written, and replies. */
     void (*write)(fuse_req_t req, const struct control_node *node, const char *buf, size_t size);
 };
-
-static int read_status(
-    struct fs *fs, const struct control_node *node, char **ret_text, size_t *ret_len)
-{
-    (void) node;
-    return status_text(fs, ret_text, ret_len);
-}
-
-static int read_pass(
-    struct fs *fs, const struct control_node *node, char **ret_text, size_t *ret_len)
-{
-    (void) node;
-    return pass_text(fs, ret_text, ret_len);
-}
 
 static void write_pass(
     fuse_req_t req, const struct control_node *node, const char *buf, size_t size)
@@ -136,6 +147,10 @@ static void write_param(
     } else {
         tree_lock(fs->tree);
         struct ttl_params before = fs->ttl.params;
+        char old[PARAM_TEXT_BYTES], new[PARAM_TEXT_BYTES];
+        struct profile_change change;
+        (void) ttl_param_get(&before, node->name, old);
+        profile_change_begin(&change, req, old, strlen(old));
         bool stored = fs->stored_enabled;
         err = ttl_param_set(&fs->ttl.params, node->name, buf, size, &why);
         if (strcmp(node->name, "ttlMonitorEnabled") == 0)
@@ -145,6 +160,11 @@ static void write_param(
         if (err) {
             fs->ttl.params = before;
             fs->stored_enabled = stored;
+            profile_change_release(&change);
+        } else {
+            (void) ttl_param_get(&fs->ttl.params, node->name, new);
+            profile_changed(fs, &change, NULL, node->name, new, strlen(new));
+            slow_set_threshold(fs->ttl.params.slow_op_ms);
         }
         tree_unlock(fs->tree);
     }
@@ -163,8 +183,14 @@ static void write_param(
 
 static const struct control_node fixed_nodes[NODE_FIXED] = {
     [NODE_TOP] = {CONTROL_NAME, NODE_TOP, S_IFDIR | 0555, NULL, NULL},
-    [NODE_STATUS] = {"status.json", NODE_TOP, S_IFREG | 0444, read_status, NULL},
-    [NODE_PASS] = {"pass", NODE_TOP, S_IFREG | 0644, read_pass, write_pass},
+    [NODE_STATUS] = {"status.json", NODE_TOP, S_IFREG | 0444, status_text, NULL},
+    [NODE_METRICS] = {"metrics", NODE_TOP, S_IFREG | 0444, metrics_text, NULL},
+    [NODE_CURRENT_OP] = {"currentOp.json", NODE_TOP, S_IFREG | 0444, currentop_text, NULL},
+    [NODE_PROFILE] = {"profile.jsonl", NODE_TOP, S_IFREG | 0444, profile_text, NULL},
+    [NODE_EVENTS] = {"events", NODE_TOP, S_IFREG | 0444, NULL, NULL},
+    [NODE_DISTRIBUTION] = {"distribution.json", NODE_TOP, S_IFREG | 0444, distribution_text, NULL},
+    [NODE_DUE] = {"due.jsonl", NODE_TOP, S_IFREG | 0444, due_text, NULL},
+    [NODE_PASS] = {"pass", NODE_TOP, S_IFREG | 0644, pass_text, write_pass},
     [NODE_PARAMETERS] = {"parameters", NODE_TOP, S_IFDIR | 0555, NULL, NULL},
 };
 
@@ -191,8 +217,7 @@ static bool node_at(const struct fs *fs, unsigned int i, struct control_node *re
         name = CLOCK_OFFSET_NAME;
     if (!name)
         return false;
-    *ret_node =
-        (struct control_node){name, NODE_PARAMETERS, S_IFREG | 0644, read_param, write_param};
+    *ret_node = (struct control_node){name, NODE_PARAMETERS, S_IFREG | 0644, NULL, write_param};
     return true;
 }
 
@@ -253,6 +278,39 @@ void control_getattr(fuse_req_t req, fuse_ino_t ino)
     fuse_reply_attr(req, &st, (double) FS_CACHE_MAX_MS / 1000);
 }
 
+static struct control_text *text_new(void)
+{
+    struct control_text *text = calloc(1, sizeof *text);
+    if (!text)
+        return NULL;
+    pthread_mutex_lock(&texts_lock);
+    text->next = texts;
+    text->place = &texts;
+    if (text->next)
+        text->next->place = &text->next;
+    texts = text;
+    pthread_mutex_unlock(&texts_lock);
+    return text;
+}
+
+static void text_free(struct control_text *text)
+{
+    pthread_mutex_lock(&texts_lock);
+    *text->place = text->next;
+    if (text->next)
+        text->next->place = text->place;
+    pthread_mutex_unlock(&texts_lock);
+    free(text->text);
+    free(text);
+}
+
+static void close_text(struct fs *fs, struct control_text *text)
+{
+    if (text->events)
+        events_close(&fs->events, text->events);
+    text_free(text);
+}
+
 void control_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     struct fs *fs = fs_of(req);
@@ -267,27 +325,36 @@ void control_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
         fuse_reply_err(req, EACCES);
         return;
     }
-    struct control_text *text = calloc(1, sizeof *text);
+    struct control_text *text = text_new();
     int err = text ? 0 : -ENOMEM;
-    if (!err && mode != O_WRONLY)
-        err = node.read(fs, &node, &text->text, &text->len);
+    if (!err && index_of(ino) == NODE_EVENTS) {
+        text->events = events_open(&fs->events);
+        err = text->events ? 0 : -ENOMEM;
+        fi->nonseekable = 1;
+    } else if (!err && mode != O_WRONLY) {
+        err = node.read ? node.read(fs, &text->text, &text->len)
+                        : read_param(fs, &node, &text->text, &text->len);
+    }
     if (err) {
-        free(text);
+        if (text)
+            text_free(text);
         fuse_reply_err(req, -err);
         return;
     }
     fi->fh = (uint64_t) (uintptr_t) text;
     fi->direct_io = 1; /* no size is known beforehand */
     fi->noflush = 1;
-    if (fuse_reply_open(req, fi) != 0) {
-        free(text->text);
-        free(text);
-    }
+    if (fuse_reply_open(req, fi) != 0)
+        close_text(fs, text);
 }
 
 void control_read(fuse_req_t req, size_t size, off_t off, struct fuse_file_info *fi)
 {
     const struct control_text *text = (struct control_text *) (uintptr_t) fi->fh;
+    if (text->events) {
+        events_read(&fs_of(req)->events, text->events, req, size, fi->flags);
+        return;
+    }
     if (!text->text || off < 0 || (size_t) off >= text->len) {
         fuse_reply_buf(req, NULL, 0);
         return;
@@ -307,10 +374,30 @@ void control_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size)
 
 void control_release(fuse_req_t req, struct fuse_file_info *fi)
 {
-    struct control_text *text = (struct control_text *) (uintptr_t) fi->fh;
-    free(text->text);
-    free(text);
+    close_text(fs_of(req), (struct control_text *) (uintptr_t) fi->fh);
     fuse_reply_err(req, 0);
+}
+
+void control_poll(
+    fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, struct fuse_pollhandle *ph)
+{
+    struct events_reader *reader = NULL;
+    if (control_is_node(ino))
+        reader = ((const struct control_text *) (uintptr_t) fi->fh)->events;
+    if (reader) {
+        events_poll(&fs_of(req)->events, reader, req, ph);
+        return;
+    }
+    if (ph)
+        fuse_pollhandle_destroy(ph);
+    /* As the kernel says of files that know no poll. */
+    fuse_reply_poll(req, POLLIN | POLLOUT | POLLRDNORM | POLLWRNORM);
+}
+
+void control_tear_down(void)
+{
+    while (texts)
+        text_free(texts);
 }
 
 static void list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, bool plus)

@@ -25,7 +25,13 @@ void control_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void control_read(fuse_req_t req, size_t size, off_t off, struct fuse_file_info *fi);
 void control_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size);
 void control_release(fuse_req_t req, struct fuse_file_info *fi);
+/* poll of any file; documents are always ready. */
+void control_poll(
+    fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, struct fuse_pollhandle *ph);
 void control_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off);
 void control_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off);
+
+/* Frees what the kernel sent no RELEASE for, when the session has ended. */
+void control_tear_down(void);
 
 #endif

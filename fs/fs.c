@@ -17,6 +17,9 @@
 
 /* The block size that st_blksize suggests; st_blocks counts 512 bytes. */
 #define BLOCK_BYTES 4096
+/* How long, and how often, to wait for the kernel to let go of what was deleted. */
+#define ROOM_PAUSE_NS 1000000
+#define ROOM_TRIES 20
 /* What tmpfs counts for each name in a directory's size. */
 #define DIRENT_BYTES 20
 
@@ -157,6 +160,17 @@ void fs_reply_done(fuse_req_t req, int err)
     fuse_reply_err(req, err);
 }
 
+bool fs_room_may_come(struct fs *fs, int err, int *tries)
+{
+    struct timespec pause = {.tv_nsec = ROOM_PAUSE_NS};
+    if (err != -ENOSPC || fs->tree->orphans.count == 0 || ++*tries > ROOM_TRIES)
+        return false;
+    tree_unlock(fs->tree);
+    (void) nanosleep(&pause, NULL);
+    tree_lock(fs->tree);
+    return true;
+}
+
 struct dentry *fs_find(struct fs *fs, struct collection *parent, const char *name, int64_t now_ms)
 {
     struct dentry *d = tree_find(fs->tree, parent, name, strlen(name));
@@ -277,4 +291,5 @@ const struct fuse_lowlevel_ops fs_ops = {
     .create = op_create,
     .fallocate = op_fallocate,
     .lseek = op_lseek,
+    .poll = control_poll,
 };

@@ -12,9 +12,12 @@
 #include "core/tree.h"
 #include "fs/archive.h"
 #include "fs/committer.h"
+#include "fs/events.h"
 #include "fs/monitor_thread.h"
 #include "fs/notify.h"
 #include "fs/options.h"
+#include "fs/profile.h"
+#include "fs/remount.h"
 #include "ttl/ttl.h"
 
 #include <fuse_lowlevel.h>
@@ -39,13 +42,17 @@ struct fs {
     struct committer committer;
     struct monitor_thread monitor;
     struct notifier notifier;
+    struct remount_watch remounts;
+    struct events events; /* `.ttlfs/events` */
+    struct profile profile;
     struct archive archive;
     _Atomic int64_t clock_offset_ms; /* -o test-clock */
     struct timespec started;
-    struct handle *handles;        /* all open files: their RELEASE may never come */
-    uint32_t owner_uid, owner_gid; /* who mounted */
-    bool stored_enabled;           /* ttlMonitorEnabled without the mount's monitor= */
-    _Atomic bool mmap_direct;      /* the kernel maps files that are open with direct I/O */
+    struct handle *handles;           /* all open files: their RELEASE may never come */
+    uint32_t owner_uid, owner_gid;    /* who mounted */
+    bool stored_enabled;              /* ttlMonitorEnabled without the mount's monitor= */
+    _Atomic bool mmap_direct;         /* the kernel maps files that are open with direct I/O */
+    _Atomic unsigned int mount_flags; /* MOUNT_…, see fs/access_time.h */
 };
 
 /* An open file. */
@@ -108,6 +115,15 @@ void fs_reply_done(fuse_req_t req, int err);
 
 /* With -o sync, waits until everything noted so far is durable. Returns 0 or a positive errno. */
 int fs_settle(struct fs *fs);
+
+/*
+ * What was deleted takes its room until the kernel has let go of it, which it tells a moment after
+ * unlink and close have returned. So before anybody hears that there is no room: waits a moment for
+ * that, if it can help. Expects the lock; lets go when it returns true.
+ * @tries  of the caller; 0 at first
+ * Returns true when the work is to be tried again.
+ */
+bool fs_room_may_come(struct fs *fs, int err, int *tries);
 
 /*
  * A visible name in a collection, or NULL; expired ones are counted as hidden accesses. Expects the
@@ -186,8 +202,6 @@ void op_setattr(
     fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set, struct fuse_file_info *fi);
 void op_readlink(fuse_req_t req, fuse_ino_t ino);
 void op_statfs(fuse_req_t req, fuse_ino_t ino);
-/* Clears setuid, setgid and file capabilities, as a write by somebody without CAP_FSETID does. */
-void fs_kill_privileges(struct document *doc);
 /* ops_dir.c */
 void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);

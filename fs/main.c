@@ -5,9 +5,11 @@
  * parent waits at a pipe for one byte, the exit status: 0 when the mount answers. Exit statuses are
  * those of libfuse's fuse_main.
  */
+#include "fs/control.h"
 #include "fs/fs.h"
 #include "fs/log.h"
 #include "fs/session.h"
+#include "fs/slow.h"
 
 #include "core/store.h"
 #include "ttl/rules.h"
@@ -235,6 +237,8 @@ static int set_up(struct fs *fs)
     }
     if (!err && (!o->read_only || fresh))
         err = set_up_root(fs, fresh, &why);
+    /* A store that was opened read-only stays so, whatever the mount becomes. */
+    fs->tree->journal.refuses = fs->store && o->read_only;
     fs->stored_enabled = fs->ttl.params.monitor_enabled;
     if (!err && o->monitor >= 0)
         fs->ttl.params.monitor_enabled = o->monitor;
@@ -283,6 +287,7 @@ static void *wait_for_signal(void *arg)
     /* While requests are still answered: the monitor may be in the middle of an unlink. */
     monitor_thread_stop(&s->fs->monitor);
     notifier_stop(&s->fs->notifier);
+    events_stop(&s->fs->events);
     fuse_session_exit(s->fs->session);
     /* The loop sleeps in a semaphore, which only a signal of its own thread interrupts. */
     while (!atomic_load(&s->loop_ended)) {
@@ -316,9 +321,14 @@ static int serve(struct fs *fs, struct signals *signals)
     if (!config)
         return EXIT_LOOP;
     monitor_thread_init(&fs->monitor, fs);
+    events_init(&fs->events, fs);
+    slow_init(fs);
+    slow_set_threshold(fs->ttl.params.slow_op_ms);
     int err = committer_start(&fs->committer, fs->tree, fs->options.commit_ms);
     if (!err)
         err = notifier_start(&fs->notifier, fs->session);
+    if (!err)
+        err = events_start(&fs->events);
     if (!err)
         err = pthread_create(&signals->thread, NULL, wait_for_signal, signals);
     bool waiting = !err;
@@ -334,6 +344,9 @@ static int serve(struct fs *fs, struct signals *signals)
     }
     monitor_thread_stop(&fs->monitor);
     notifier_stop(&fs->notifier);
+    events_stop(&fs->events);
+    events_release(&fs->events);
+    control_tear_down();
     fuse_session_unmount(fs->session);
     int lost = committer_stop(&fs->committer);
     /* A signal ends the loop with its number: that is a clean end. */
@@ -424,7 +437,11 @@ static int mount_and_serve(struct fs *fs, struct startup *startup)
     }
     log_init(!fs->options.foreground);
     atomic_store(&fuse_speaks, true);
+    int err = remount_watch_start(&fs->remounts, fs);
+    if (err)
+        log_line(LOG_WARNING, "remounts will not be noticed: %s", strerrordesc_np(-err));
     status = serve(fs, &signals);
+    remount_watch_stop(&fs->remounts);
 out:
     if (fs->session)
         fuse_session_destroy(fs->session);
@@ -466,6 +483,12 @@ static int run(struct fs *fs)
     return status;
 }
 
+static int run_remount(const struct fs_options *o)
+{
+    int err = remount(o->mountpoint, &o->mount_words);
+    return err ? fail(EXIT_MOUNT, "the remount failed: %s", strerrordesc_np(-err)) : 0;
+}
+
 int main(int argc, char **argv)
 {
     static struct fs fs;
@@ -474,6 +497,7 @@ int main(int argc, char **argv)
     umask(0);
     fuse_set_log_func(on_fuse_log);
     clock_gettime(CLOCK_MONOTONIC, &fs.started);
+    profile_init(&fs.profile);
     fs.owner_uid = geteuid();
     fs.owner_gid = getegid();
     int err = options_parse(argc, argv, &fs.options, &why);
@@ -488,9 +512,12 @@ int main(int argc, char **argv)
     } else {
         log_debug(fs.options.debug);
         status = check_mountpoint(&fs.options);
-        if (!status)
+        if (!status && fs.options.remount)
+            status = run_remount(&fs.options);
+        else if (!status)
             status = run(&fs);
     }
     options_release(&fs.options);
+    profile_release(&fs.profile);
     return status;
 }

@@ -1,5 +1,6 @@
 #include "fs/monitor_thread.h"
 
+#include "fs/access_time.h"
 #include "fs/fs.h"
 #include "fs/log.h"
 #include "ttl/deadline.h"
@@ -109,6 +110,11 @@ static void hook_slice_done(void *arg)
     while (m->nchanged)
         notifier_attributes(&m->fs->notifier, m->changed[--m->nchanged]);
     scan_watches(m);
+}
+
+static void hook_visited(void *arg, const struct monitor_visit *visit)
+{
+    profile_visit(&((struct monitor_thread *) arg)->fs->profile, visit);
 }
 
 /* The path of a collection below the mountpoint. Returns false when it is too long or removed. */
@@ -236,6 +242,7 @@ static void run_pass(struct monitor_thread *m, bool asked)
         .archive = hook_archive,
         .deleting = hook_deleting,
         .slice_done = hook_slice_done,
+        .visited = hook_visited,
         .stop = hook_stop,
         .retry = asked,
     };
@@ -246,7 +253,7 @@ static void run_pass(struct monitor_thread *m, bool asked)
 /* Is something due that the thread should delete by itself? */
 static bool due(struct fs *fs, int64_t next_ms, int64_t now_ms)
 {
-    return fs->ttl.params.monitor_enabled && !fs->options.read_only && now_ms >= next_ms;
+    return fs->ttl.params.monitor_enabled && !fs_is_read_only(fs) && now_ms >= next_ms;
 }
 
 /* Sleeps until woken or until the filesystem's time is `until_ms`. The monitor's lock is held. */
@@ -298,7 +305,7 @@ static void *run(void *arg)
 
         tree_lock(fs->tree);
         now_ms = fs_now_ms(fs);
-        bool sleeps = !fs->ttl.params.monitor_enabled || fs->options.read_only || !good;
+        bool sleeps = !fs->ttl.params.monitor_enabled || fs_is_read_only(fs) || !good;
         /* In the hold of the lock in which it is told: what was scheduled before wakes nobody. */
         if (sleeps)
             next_ms = DATE_NEVER_MS;

@@ -1,9 +1,11 @@
 /*
  * ops_attr.c - attributes: getattr, setattr, readlink, statfs.
  */
+#include "fs/access_time.h"
 #include "fs/control.h"
 #include "fs/fs.h"
-#include "fs/session.h"
+#include "fs/privileges.h"
+#include "fs/statx.h"
 
 #include "core/document_acl.h"
 #include "core/file.h"
@@ -31,8 +33,10 @@ void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     tree_lock(fs->tree);
     struct document *doc = fs_document(fs, ino);
     bool gone = fs_gone(fs, doc, fs_now_ms(fs));
-    if (!gone)
+    if (!gone) {
         fs_stat(fs, doc, &st);
+        statx_set_birth(doc->created_ms);
+    }
     tree_unlock(fs->tree);
     if (gone)
         fuse_reply_err(req, ENOENT);
@@ -40,17 +44,8 @@ void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
         fuse_reply_attr(req, &st, ATTR_TIMEOUT_S);
 }
 
-void fs_kill_privileges(struct document *doc)
-{
-    doc->mode &= ~(uint32_t) S_ISUID;
-    if (doc->mode & S_IXGRP)
-        doc->mode &= ~(uint32_t) S_ISGID;
-    if (doc->xattrs)
-        (void) document_xattr_remove(doc, "security.capability");
-}
-
 static int set_size(struct fs *fs, struct document *doc, uint64_t size, const struct handle *handle,
-    struct timespec now)
+    struct timespec now, bool *ret_times)
 {
     if (document_is_collection(doc))
         return -EISDIR;
@@ -59,11 +54,15 @@ static int set_size(struct fs *fs, struct document *doc, uint64_t size, const st
     int err = file_open(fs->tree, doc);
     if (err)
         return err;
+    bool nothing = size == 0 && doc->size == 0;
     err = file_truncate(fs->tree, doc, size);
+    /* As tmpfs: truncate(2) of an empty file to nothing leaves the times alone, ftruncate(2) does not. */
+    if (!err && nothing && !handle)
+        *ret_times = false;
     if (!err) {
         filing_written(&fs->ttl, doc, timespec_ms(now), handle && handle->creator);
-        document_set_mtime(doc, now);
-        document_set_ctime(doc, now);
+        if (*ret_times)
+            document_set_mtime(doc, now);
     }
     document_unpin(fs->tree, doc);
     return err;
@@ -78,36 +77,50 @@ static void set_times(
         document_set_mtime(doc, to_set & FUSE_SET_ATTR_MTIME_NOW ? now : attr->st_mtim);
 }
 
-static void set_owner_and_mode(struct document *doc, const struct stat *attr, int to_set)
+/*
+ * A chown that changes nothing arrives as an empty request. So does the kernel's wish to drop the
+ * privileges of a file that somebody is about to change, which the change itself sees to.
+ */
+static bool is_chown(fuse_req_t req, const struct document *doc, int to_set)
 {
-    bool owner = to_set & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID);
+    uid_t caller = fuse_req_ctx(req)->uid;
+    if (to_set & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID))
+        return !(to_set & FUSE_SET_ATTR_MODE);
+    return to_set == 0 && (caller == 0 || caller == doc->uid);
+}
+
+static void set_owner_and_mode(
+    fuse_req_t req, struct document *doc, const struct stat *attr, int to_set)
+{
+    if (is_chown(req, doc, to_set))
+        privileges_before_chown(req, doc);
     if (to_set & FUSE_SET_ATTR_UID)
         doc->uid = attr->st_uid;
     if (to_set & FUSE_SET_ATTR_GID)
         doc->gid = attr->st_gid;
     if (to_set & FUSE_SET_ATTR_MODE)
         document_chmod(doc, attr->st_mode);
-    /* With HANDLE_KILLPRIV_V2 the kernel leaves this to us, for chown whoever calls. */
-    if (session_kills_privileges() ||
-        (owner && session_has_killpriv() && !document_is_collection(doc) &&
-            !(to_set & FUSE_SET_ATTR_MODE)))
-        fs_kill_privileges(doc);
+    if (to_set & FUSE_SET_ATTR_SIZE)
+        privileges_after_write(req, doc);
 }
 
 /* Fails, if at all, before anything but the size was changed. Expects the lock; lets go. */
-static int change(struct fs *fs, struct document *doc, const struct stat *attr, int to_set,
+static int change(fuse_req_t req, struct document *doc, const struct stat *attr, int to_set,
     const struct handle *handle, struct timespec now)
 {
+    struct fs *fs = fs_of(req);
     int err = 0;
+    bool times = true;
     if (to_set & FUSE_SET_ATTR_SIZE)
-        err = set_size(fs, doc, (uint64_t) attr->st_size, handle, now);
+        err = set_size(fs, doc, (uint64_t) attr->st_size, handle, now, &times);
     if (!err)
         err = journal_will_change(fs->tree, doc);
     if (err)
         return err;
-    set_owner_and_mode(doc, attr, to_set);
+    set_owner_and_mode(req, doc, attr, to_set);
     set_times(doc, attr, to_set, now);
-    document_set_ctime(doc, to_set & FUSE_SET_ATTR_CTIME ? attr->st_ctim : now);
+    if (times)
+        document_set_ctime(doc, to_set & FUSE_SET_ATTR_CTIME ? attr->st_ctim : now);
     return 0;
 }
 
@@ -138,7 +151,7 @@ void op_setattr(
         err = -ENOENT;
     document_pin(doc);
     if (!err)
-        err = change(fs, doc, attr, to_set, handle, now);
+        err = change(req, doc, attr, to_set, handle, now);
     bool forward = !err && by_path && fs_look(fs, doc, now_ms);
     if (!err && by_path && doc->links)
         ttl_tell(&fs->ttl, TTL_EVENT_CHANGED, doc->links, now_ms);
@@ -172,6 +185,7 @@ void op_readlink(fuse_req_t req, fuse_ino_t ino)
         target[doc->size] = '\0';
         /* Reading a link is access. */
         filing_accessed(&fs->ttl, doc, timespec_ms(now), false);
+        access_time_touch(fs, doc, now);
     }
     tree_unlock(fs->tree);
     if (err)
@@ -197,13 +211,30 @@ static void space(struct fs *fs, struct statvfs *st)
     }
 }
 
+/*
+ * What was deleted a moment ago shall not count any more, though the kernel may not have let go of it
+ * yet. What somebody has open counts, and is not waited for long. Expects the lock; lets go.
+ */
+static void wait_for_orphans(struct fs *fs)
+{
+    const struct btree *orphans = &fs->tree->orphans;
+    uint64_t before = 0;
+    int tries = 0;
+    if (!fs->tree->budget.max_pages && !fs->tree->max_documents)
+        return;
+    do
+        before = orphans->count;
+    while (fs_room_may_come(fs, -ENOSPC, &tries) && orphans->count < before);
+}
+
 void op_statfs(fuse_req_t req, fuse_ino_t ino)
 {
     struct fs *fs = fs_of(req);
     struct statvfs st = {.f_namemax = DOCUMENT_NAME_MAX_BYTES};
     (void) ino;
-    space(fs, &st);
     tree_lock(fs->tree);
+    wait_for_orphans(fs);
+    space(fs, &st);
     if (fs->tree->max_documents) {
         uint64_t max = fs->tree->max_documents, used = fs->tree->ndocuments;
         st.f_files = max;

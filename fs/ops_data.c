@@ -1,10 +1,11 @@
 /*
  * ops_data.c - open files: open, read, write, flush, release, fsync, fallocate, lseek.
  */
+#include "fs/access_time.h"
 #include "fs/control.h"
 #include "fs/fs.h"
 #include "fs/log.h"
-#include "fs/session.h"
+#include "fs/privileges.h"
 
 #include "core/file.h"
 #include "ttl/deadline.h"
@@ -19,22 +20,6 @@
 
 /* Reads up to this size are answered from the stack. */
 #define STACK_READ_BYTES (16 * 1024)
-/* relatime updates an access time that is older than this. */
-#define RELATIME_S (24 * 60 * 60)
-
-/* Would a read have to update the access time (relatime, the default of mount(8))? */
-static bool atime_is_stale(const struct fs *fs, const struct document *doc, struct timespec now)
-{
-    if (fs->options.noatime)
-        return false;
-    if (doc->atime_s < doc->mtime_s ||
-        (doc->atime_s == doc->mtime_s && doc->atime_ns <= doc->mtime_ns))
-        return true;
-    if (doc->atime_s < doc->ctime_s ||
-        (doc->atime_s == doc->ctime_s && doc->atime_ns <= doc->ctime_ns))
-        return true;
-    return doc->atime_s + RELATIME_S <= now.tv_sec;
-}
 
 /* Of a file with more names than this the rest are taken to be under every kind of rule. */
 #define OPEN_NAMES_MAX 64
@@ -56,10 +41,10 @@ void fs_set_open_flags(struct fs *fs, struct document *doc, struct fuse_file_inf
         needs_fields |= !rs || rs->needs_fields;
         tracks_accesses |= !rs || rs->tracks_accesses;
     }
-    if (doc->policy && doc->policy->idle_ms > 0)
+    if ((doc->policy && doc->policy->idle_ms > 0) || access_time_is_strict(fs))
         tracks_accesses = true;
     fi->direct_io = mode == O_WRONLY || (tracks_accesses && (fs->mmap_direct || mode == O_RDONLY));
-    fi->keep_cache = !tracks_accesses && !atime_is_stale(fs, doc, fs_now(fs));
+    fi->keep_cache = !tracks_accesses && !access_time_is_stale(fs, doc, fs_now(fs));
     fi->noflush = mode == O_RDONLY || !needs_fields;
 }
 
@@ -93,11 +78,10 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
         if (err)
             document_unpin(fs->tree, doc);
     }
-    if (!err && fi->flags & O_TRUNC && (fi->flags & O_ACCMODE) != O_RDONLY) {
+    if (!err && fi->flags & O_TRUNC) {
         err = file_truncate(fs->tree, doc, 0);
         if (!err) {
-            if (session_kills_privileges())
-                fs_kill_privileges(doc);
+            privileges_after_write(req, doc);
             filing_written(&fs->ttl, doc, now_ms, false);
             document_set_mtime(doc, now);
             document_set_ctime(doc, now);
@@ -172,9 +156,7 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
     struct timespec now = fs_now(fs);
     if (!handle->no_atime) {
         filing_accessed(&fs->ttl, doc, timespec_ms(now), handle->creator);
-        if (atime_is_stale(fs, doc, now) && !fs->options.read_only &&
-            journal_will_change(fs->tree, doc) == 0)
-            document_set_atime(doc, now);
+        access_time_touch(fs, doc, now);
     }
     ssize_t n = file_read(fs->tree, doc, buf, size, (uint64_t) off);
     tree_unlock(fs->tree);
@@ -196,14 +178,19 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
     struct document *doc = handle->doc;
     tree_lock(fs->tree);
     struct timespec now = fs_now(fs);
-    ssize_t n = file_write(fs->tree, doc, buf, size, (uint64_t) off);
+    int tries = 0;
+    ssize_t n;
+    do
+        n = file_write(fs->tree, doc, buf, size, (uint64_t) off);
+    while (fs_room_may_come(fs, (int) n, &tries));
     if (n >= 0) {
         filing_written(&fs->ttl, doc, timespec_ms(now), handle->creator);
         document_set_mtime(doc, now);
         document_set_ctime(doc, now);
         handle->wrote = true;
-        if (session_kills_privileges())
-            fs_kill_privileges(doc);
+        /* Not for what a shared mapping writes back: that takes no privileges away on tmpfs either. */
+        if (!fi->writepage)
+            privileges_after_write(req, doc);
     }
     tree_unlock(fs->tree);
     if (n >= 0) {
@@ -293,12 +280,16 @@ void op_fallocate(
     struct document *doc = handle->doc;
     tree_lock(fs->tree);
     struct timespec now = fs_now(fs);
-    int err = file_allocate(fs->tree, doc, mode, (uint64_t) offset, (uint64_t) length);
+    int tries = 0, err;
+    do
+        err = file_allocate(fs->tree, doc, mode, (uint64_t) offset, (uint64_t) length);
+    while (fs_room_may_come(fs, err, &tries));
     if (!err) {
         filing_written(&fs->ttl, doc, timespec_ms(now), handle->creator);
         document_set_mtime(doc, now);
         document_set_ctime(doc, now);
         handle->wrote = true;
+        privileges_after_fallocate(req, doc);
     }
     tree_unlock(fs->tree);
     fs_reply_done(req, -err);

@@ -4,22 +4,29 @@
  * A place in a directory is the cookie of the last name returned (core/names.h): names that exist
  * throughout a walk come exactly once, whatever else happens.
  */
+#include "fs/access_time.h"
 #include "fs/control.h"
 #include "fs/fs.h"
 
 #include "ttl/deadline.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define COOKIE_DOT 1
 #define COOKIE_DOTDOT 2
 
+/* fi->fh of an open directory. */
+#define DIR_NOATIME 1
+
 void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     if (fs_is_remover(req))
         atomic_store(&fs_of(req)->monitor.opened, ino);
+    /* The flags come with this request only. */
+    fi->fh = fi->flags & O_NOATIME ? DIR_NOATIME : 0;
     fuse_reply_open(req, fi);
 }
 
@@ -98,7 +105,8 @@ static void add_names(struct listing *l, struct collection *c, uint64_t off, int
     }
 }
 
-static void list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, bool plus)
+static void list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
+    const struct fuse_file_info *fi, bool plus)
 {
     struct fs *fs = fs_of(req);
     /* The shortest entry of a listing with attributes has 152 bytes. */
@@ -115,8 +123,11 @@ static void list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, bool
     tree_lock(fs->tree);
     struct collection *c = document_collection(fs_document(fs, ino));
     uint64_t off = (uint64_t) offset;
+    struct timespec now = fs_now(fs);
     if (add_dots(&l, c, &off))
-        add_names(&l, c, off, fs_now_ms(fs));
+        add_names(&l, c, off, timespec_ms(now));
+    if (fi->fh != DIR_NOATIME && !fs_is_remover(req))
+        access_time_touch(fs, &c->doc, now);
     tree_unlock(fs->tree);
     if (fuse_reply_buf(req, l.buf, l.used) != 0 && l.ngiven) {
         tree_lock(fs->tree);
@@ -131,19 +142,17 @@ out:
 
 void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
-    (void) fi;
     if (control_is_node(ino))
         control_readdir(req, ino, size, off);
     else
-        list(req, ino, size, off, false);
+        list(req, ino, size, off, fi, false);
 }
 
 void op_readdirplus(
     fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
-    (void) fi;
     if (control_is_node(ino))
         control_readdirplus(req, ino, size, off);
     else
-        list(req, ino, size, off, true);
+        list(req, ino, size, off, fi, true);
 }

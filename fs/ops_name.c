@@ -151,9 +151,12 @@ static void make(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mod
     struct document_seed seed = seed_for(req, c, mode, rdev, target, now);
     struct document *doc = NULL;
     struct dentry *d;
-    int err = claim_name(fs, c, name, now);
-    if (!err)
-        err = tree_make(fs->tree, &seed, &doc);
+    int tries = 0, err;
+    do {
+        err = claim_name(fs, c, name, now);
+        if (!err)
+            err = tree_make(fs->tree, &seed, &doc);
+    } while (fs_room_may_come(fs, err, &tries));
     if (!err && !S_ISLNK(mode))
         err = inherit(req, doc, c);
     if (!err)
@@ -348,9 +351,12 @@ void op_create(
     struct document_seed seed = seed_for(req, c, (mode & 07777) | S_IFREG, 0, NULL, now);
     struct document *doc = NULL;
     struct dentry *d = NULL;
-    int err = tmpfile ? 0 : claim_name(fs, c, name, now);
-    if (!err)
-        err = tree_make(fs->tree, &seed, &doc);
+    int tries = 0, err;
+    do {
+        err = tmpfile ? 0 : claim_name(fs, c, name, now);
+        if (!err)
+            err = tree_make(fs->tree, &seed, &doc);
+    } while (fs_room_may_come(fs, err, &tries));
     if (!err)
         err = inherit(req, doc, c);
     if (!err && !tmpfile)

@@ -22,8 +22,33 @@ struct rename {
     unsigned int flags;
     struct timespec now;
     int64_t now_ms;
+    const struct fuse_ctx *caller;
     bool forward; /* out: a deadline came forward, or may have */
 };
+
+/*
+ * What RENAME_WHITEOUT leaves in place of the old name: a character device 0:0, as overlayfs reads
+ * it. Made before anything moves, for that can fail; pinned.
+ */
+static int make_whiteout(struct rename *r, struct document **ret_doc)
+{
+    struct document_seed seed = {
+        .mode = S_IFCHR, .uid = r->caller->uid, .gid = r->caller->gid, .now = r->now};
+    if (r->from->doc.mode & S_ISGID)
+        seed.gid = r->from->doc.gid;
+    return tree_make(r->fs->tree, &seed, ret_doc);
+}
+
+/* Moves a name, which changes its dentry; leaves the whiteout, if there is one, in its place. */
+static int move(struct rename *r, struct dentry **d, struct document *whiteout)
+{
+    struct tree *tree = r->fs->tree;
+    struct dentry *left;
+    int err = tree_move(tree, *d, r->to, r->newname, strlen(r->newname), r->now, d);
+    if (!err && whiteout)
+        err = tree_link(tree, whiteout, r->from, r->name, strlen(r->name), r->now, &left);
+    return err;
+}
 
 /*
  * What is in force may have changed for everything below a collection that moved. Lets go.
@@ -161,6 +186,12 @@ static int rename_locked(struct rename *r)
     bool same = target && target->doc == doc;
     if (same && !hidden)
         return 0;
+    struct document *whiteout = NULL;
+    if (r->flags & RENAME_WHITEOUT) {
+        err = make_whiteout(r, &whiteout);
+        if (err)
+            return err;
+    }
     struct departure from = departs(r, doc);
     if (target && hidden)
         err = fs_expire(fs, target, r->now);
@@ -174,7 +205,9 @@ static int rename_locked(struct rename *r)
     if (told)
         ttl_tell(&fs->ttl, TTL_EVENT_DELETED, d, r->now_ms);
     if (!err)
-        err = tree_move(fs->tree, d, r->to, r->newname, strlen(r->newname), r->now, &d);
+        err = move(r, &d, whiteout);
+    if (whiteout)
+        document_unpin(fs->tree, whiteout);
     /* Where it could not be moved it is back at once. */
     if (told)
         ttl_tell(&fs->ttl, target && !hidden && !err ? TTL_EVENT_CHANGED : TTL_EVENT_CREATED, d,
@@ -193,7 +226,8 @@ void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t n
     bool control = control_is_node(parent) || control_is_node(newparent) ||
                    (parent == FUSE_ROOT_ID && strcmp(name, CONTROL_NAME) == 0) ||
                    (newparent == FUSE_ROOT_ID && strcmp(newname, CONTROL_NAME) == 0);
-    if (control || flags & ~(unsigned int) (RENAME_NOREPLACE | RENAME_EXCHANGE)) {
+    const unsigned int known = RENAME_NOREPLACE | RENAME_EXCHANGE | RENAME_WHITEOUT;
+    if (control || flags & ~known) {
         fuse_reply_err(req, control ? EPERM : EINVAL);
         return;
     }
@@ -204,6 +238,7 @@ void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t n
         .name = name,
         .newname = newname,
         .flags = flags,
+        .caller = fuse_req_ctx(req),
         .now = fs_now(fs)};
     r.now_ms = timespec_ms(r.now);
     int err = rename_locked(&r);

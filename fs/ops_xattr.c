@@ -59,6 +59,27 @@ static int remove_plain(struct fs *fs, struct document *doc, const char *name)
     return err;
 }
 
+/* A rule of a collection is about to change: keeps what it was. Expects the lock. */
+static void config_begin(
+    fuse_req_t req, const struct document *doc, const char *name, struct profile_change *change)
+{
+    const struct xattr *x = document_is_collection(doc) ? document_xattr(doc, name) : NULL;
+    profile_change_begin(change, req, x ? xattr_value(x) : NULL, x ? x->value_len : 0);
+}
+
+/* It has changed, or not. Expects the lock. */
+static void config_end(
+    struct fs *fs, struct document *doc, const char *name, int err, struct profile_change *change)
+{
+    const struct xattr *x = document_xattr(doc, name);
+    if (!err && document_is_collection(doc) &&
+        strncmp(name, TTL_XATTR_PREFIX, sizeof TTL_XATTR_PREFIX - 1) == 0)
+        profile_changed(fs, change, document_collection(doc), name, x ? xattr_value(x) : NULL,
+            x ? x->value_len : 0);
+    else
+        profile_change_release(change);
+}
+
 /* Replies to a change of a rule; the kernel hears of deadlines that it brought forward. */
 static void reply_change(fuse_req_t req, struct document *doc, int err, bool forward)
 {
@@ -103,11 +124,14 @@ void op_setxattr(
     } else if (!document_xattr_fits(doc, name, size)) {
         err = -ENOSPC;
     } else if (rules_own(name)) {
+        struct profile_change change;
         document_pin(doc);
+        config_begin(req, doc, name, &change);
         err = access_check_rule(fs, &caller, doc, name, value, size, timespec_ms(now), &why);
         if (!err)
             err = rules_set(
                 &fs->ttl, doc, name, value, size, flags, timespec_ms(now), &forward, &why);
+        config_end(fs, doc, name, err, &change);
         if (err)
             fs_note_refusal(doc, &why);
         document_unpin(fs->tree, doc);
@@ -145,12 +169,15 @@ void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
     if (is_gone_for(fs, doc, name, timespec_ms(now))) {
         err = -ENOENT;
     } else if (rules_own(name)) {
+        struct profile_change change;
         document_pin(doc);
+        config_begin(req, doc, name, &change);
         err = access_check_rule(fs, &caller, doc, name, NULL, 0, timespec_ms(now), &why);
         if (err)
             fs_note_refusal(doc, &why);
         else
             err = rules_remove(&fs->ttl, doc, name, timespec_ms(now), &forward);
+        config_end(fs, doc, name, err, &change);
         document_unpin(fs->tree, doc);
     } else {
         err = remove_plain(fs, doc, name);

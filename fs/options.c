@@ -1,5 +1,7 @@
 #include "fs/options.h"
 
+#include "fs/remount.h"
+
 #include "ttl/duration.h"
 
 #include <errno.h>
@@ -32,6 +34,7 @@ const char options_help[] =
     "    -o noacl           no access control lists\n"
     "    -o test-clock      a settable clock, for tests\n"
     "    -o ro              read-only; nothing is deleted\n"
+    "    -o remount,...     change the mount flags (ro, noatime, nosuid ...) of what is mounted\n"
     "    -o allow_other,... FUSE's own options\n";
 
 /* Whole decimal number; returns false when anything else stands there. */
@@ -244,10 +247,8 @@ static bool word_option(struct parsing *p, const char *arg, bool *ret_ok)
 /* Options of mount(8) and of FUSE that are passed on to libfuse. */
 static bool is_fuse_option(const char *arg)
 {
-    static const char *const words[] = {"allow_other", "allow_root", "auto_unmount",
-        "default_permissions", "rw", "suid", "nosuid", "dev", "nodev", "exec", "noexec", "async",
-        "atime", "noatime", "diratime", "nodiratime", "relatime", "norelatime", "strictatime",
-        "nostrictatime", "dirsync", "nosymfollow", "symfollow", "clone_fd"};
+    static const char *const words[] = {
+        "allow_other", "allow_root", "auto_unmount", "default_permissions", "clone_fd"};
     static const char *const keys[] = {"fsname", "subtype", "max_read", "max_idle_threads",
         "max_threads", "context", "fscontext", "defcontext", "rootcontext", "blksize"};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
@@ -291,6 +292,7 @@ static int handle(void *data, const char *arg, int key, struct fuse_args *outarg
     }
     if (strcmp(arg, "ro") == 0) {
         o->read_only = true;
+        (void) mount_words_add(&o->mount_words, arg);
         return 1;
     }
     if (rule_option(p, arg, &ok) || size_option(p, arg, &ok) || word_option(p, arg, &ok))
@@ -299,8 +301,16 @@ static int handle(void *data, const char *arg, int key, struct fuse_args *outarg
         o->allow_other = true;
     if (strcmp(arg, "default_permissions") == 0)
         return 0; /* always on */
-    if (strcmp(arg, "noatime") == 0)
-        o->noatime = true;
+    if (strcmp(arg, "remount") == 0) {
+        o->remount = true;
+        return 0;
+    }
+    if (value_of(arg, "user_id") || value_of(arg, "group_id") || value_of(arg, "rootmode")) {
+        o->kernel_words = true;
+        return 0;
+    }
+    if (mount_words_add(&o->mount_words, arg))
+        return mount_words_libfuse_knows(arg) ? 1 : 0;
     return is_fuse_option(arg) ? 1 : refuse(p, arg);
 }
 
@@ -338,6 +348,8 @@ int options_parse(int argc, char **argv, struct fs_options *ret_options, struct 
         o->commit_ms = 0;
     if (o->help || o->version)
         return 0;
+    if (o->kernel_words && !o->remount)
+        return reason_set(why, EINVAL, "user_id=, group_id= and rootmode= are the kernel's");
     if (!o->store || !*o->store)
         return reason_set(why, EINVAL, "STORE is missing: memory: or a directory");
     size_t scheme = strcspn(o->store, ":/");

@@ -13,12 +13,21 @@
 
 enum notify_mode { NOTIFY_AUTO, NOTIFY_ALWAYS, NOTIFY_NEVER };
 
+/* Words of -o that became flags of mount(2), and those that they take back. */
+struct mount_words {
+    unsigned long set, clear; /* MS_… */
+    bool access_times;        /* one of them was about access times */
+};
+
 struct fs_options {
     char *store;      /* "memory:" or an absolute path */
     char *mountpoint; /* absolute */
     char *archive;    /* absolute; NULL: not given */
     bool foreground, debug, help, version;
-    bool read_only, test_clock, noatime, sync, noacl;
+    bool read_only, test_clock, sync, noacl;
+    bool remount;      /* change the flags of an existing mount, and end */
+    bool kernel_words; /* options that only a mount that is there shows */
+    struct mount_words mount_words;
     int monitor; /* 1 on, 0 off, -1: not given */
     bool allow_other;
     int64_t max_pages;      /* 0: no limit */

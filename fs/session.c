@@ -1,5 +1,8 @@
 #include "fs/session.h"
 
+#include "fs/slow.h"
+#include "fs/statx.h"
+
 #include <errno.h>
 #include <linux/fuse.h>
 #include <stdatomic.h>
@@ -68,6 +71,7 @@ static size_t look_at_request(char *buf, size_t len)
     struct fuse_in_header *in = (struct fuse_in_header *) (void *) buf;
     const void *arg = buf + sizeof *in;
     kills_privileges = clears_setgid = answering_init = false;
+    statx_leave();
     if (len < sizeof *in)
         return len;
     size_t arg_len = len - sizeof *in;
@@ -95,6 +99,9 @@ static size_t look_at_request(char *buf, size_t len)
         return shorten_setxattr(buf, len);
     case OPCODE_TMPFILE:
         in->opcode = FUSE_CREATE;
+        break;
+    case STATX_OPCODE:
+        statx_take(buf);
         break;
     case FUSE_INIT:
         answering_init = true;
@@ -128,9 +135,14 @@ static atomic_ulong exchange;
 static ssize_t read_request(int fd, void *buf, size_t len, void *userdata)
 {
     (void) userdata;
+    slow_end();
     ssize_t n = read(fd, buf, len);
     ORDER_AFTER_REQUEST();
-    return n > 0 ? (ssize_t) look_at_request(buf, (size_t) n) : n;
+    if (n > 0)
+        n = (ssize_t) look_at_request(buf, (size_t) n);
+    if (n >= (ssize_t) sizeof(struct fuse_in_header))
+        slow_begin(buf);
+    return n;
 }
 
 static void add_features(struct fuse_init_out *out)
@@ -168,7 +180,7 @@ static ssize_t write_reply(int fd, struct iovec *iov, int count, void *userdata)
 {
     (void) userdata;
     if (!answering_init || count != 2 || iov[1].iov_len < sizeof(struct fuse_init_out))
-        return write_all(fd, iov, count);
+        return write_all(fd, iov, statx_answer(iov, count));
     answering_init = false;
     add_features(iov[1].iov_base);
     ssize_t n = write_all(fd, iov, count);

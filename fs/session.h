@@ -5,6 +5,7 @@
  *  - the INIT reply gets the protocol features that libfuse does not ask for: parallel directory
  *    operations, HANDLE_KILLPRIV_V2 (kernel 5.12), mmap of files with direct I/O (kernel 6.6), and
  *    access control lists with what they need (SETXATTR_EXT, and umasks that are left to us);
+ *  - STATX (kernel 6.6) becomes a GETATTR (fs/statx.h);
  *  - O_TMPFILE (kernel 6.1) becomes a CREATE, whose name "/" no other request can have;
  *  - flags that libfuse drops from a request are kept for its handler.
  */

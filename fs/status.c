@@ -1,20 +1,17 @@
 #include "fs/status.h"
 
-#include "core/dates.h"
-#include "core/index.h"
+#include "core/text.h"
+#include "fs/figures.h"
 
 #include <bson/bson.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #ifndef TTLFS_VERSION
 #define TTLFS_VERSION "0.1"
 #endif
-
-/* At most this many collections are listed one by one. */
-#define STATUS_COLLECTIONS 1000
-#define STATUS_PATH_BYTES 4096
 
 static int to_text(bson_t *b, char **ret_text, size_t *ret_len)
 {
@@ -34,131 +31,128 @@ static int to_text(bson_t *b, char **ret_text, size_t *ret_len)
     return text ? 0 : -ENOMEM;
 }
 
-/* Bytes that are no UTF-8 cannot stand in JSON. */
-static void make_utf8(char *text)
+static void member_duration_s(struct text *text, const char *key, int64_t ms)
 {
-    for (char *at = text; *at;) {
-        size_t good = strlen(at);
-        if (bson_utf8_validate(at, good, false))
-            return;
-        /* Find the longest valid start, and replace the byte behind it. */
-        size_t low = 0;
-        while (low < good) {
-            size_t step = 1;
-            while (step <= 4 && low + step <= good && !bson_utf8_validate(at + low, step, false))
-                step++;
-            if (step > 4 || low + step > good)
-                break;
-            low += step;
-        }
-        at[low] = '?';
-        at += low + 1;
-    }
-}
-
-/* The path of a collection from the root; cut at the front when it is too long. */
-static const char *path_of(const struct collection *c, char buf[STATUS_PATH_BYTES])
-{
-    size_t at = STATUS_PATH_BYTES - 1;
-    buf[at] = '\0';
-    if (!c->doc.links)
-        return "/";
-    for (const struct dentry *d = c->doc.links; d; d = d->parent->doc.links) {
-        if ((size_t) d->name_len + 1 > at)
-            break;
-        at -= d->name_len;
-        memcpy(buf + at, d->name, d->name_len);
-        buf[--at] = '/';
-    }
-    make_utf8(buf + at);
-    return buf + at;
-}
-
-static void append_metrics(bson_t *b, const struct ttl_metrics *m)
-{
-    bson_t metrics, ttl;
-    BSON_APPEND_DOCUMENT_BEGIN(b, "metrics", &metrics);
-    BSON_APPEND_DOCUMENT_BEGIN(&metrics, "ttl", &ttl);
-    BSON_APPEND_INT64(&ttl, "passes", (int64_t) m->passes);
-    BSON_APPEND_INT64(&ttl, "subPasses", (int64_t) m->sub_passes);
-    BSON_APPEND_INT64(&ttl, "deletedDocuments", (int64_t) m->deleted_documents);
-    BSON_APPEND_INT64(&ttl, "deletedKeys", (int64_t) m->deleted_keys);
-    BSON_APPEND_INT64(&ttl, "invalidTTLIndexSkips", (int64_t) m->invalid_index_skips);
-    BSON_APPEND_INT64(&ttl, "archivedDocuments", (int64_t) m->archived_documents);
-    BSON_APPEND_INT64(&ttl, "errors", (int64_t) m->errors);
-    BSON_APPEND_INT64(&ttl, "hiddenAccesses", (int64_t) m->hidden_accesses);
-    bson_append_document_end(&metrics, &ttl);
-    bson_append_document_end(b, &metrics);
-}
-
-static void append_collections(bson_t *b, const struct tree *tree)
-{
-    bson_t collections;
-    char path[STATUS_PATH_BYTES];
-    unsigned int n = 0;
-    BSON_APPEND_DOCUMENT_BEGIN(b, "collections", &collections);
-    const struct collection *c = tree->collections;
-    for (; c && n < STATUS_COLLECTIONS; c = c->all_next) {
-        bson_t one;
-        if (c->doc.nlink == 0)
-            continue;
-        const char *key = path_of(c, path);
-        bson_append_document_begin(&collections, key, -1, &one);
-        BSON_APPEND_INT64(&one, "documents", (int64_t) (c->names.count - (c->doc.nlink - 2)));
-        BSON_APPEND_INT64(&one, "collections", (int64_t) c->doc.nlink - 2);
-        bson_append_document_end(&collections, &one);
-        n++;
-    }
-    bson_append_document_end(b, &collections);
-    BSON_APPEND_BOOL(b, "collectionsCut", c != NULL);
-}
-
-/* The next deadline, and how many entries are due. */
-static void append_deadlines(bson_t *b, const struct ttl *ttl, int64_t now_ms)
-{
-    struct btree_entry at;
-    uint64_t backlog = 0;
-    int64_t next_ms = DATE_NEVER_MS;
-    bool any = btree_first(&ttl->schedule, &at);
-    for (; any; any = btree_next(&ttl->schedule, at, &at)) {
-        const struct index *index = at.item;
-        if (next_ms == DATE_NEVER_MS)
-            next_ms = at.key;
-        if (at.key > now_ms)
-            break;
-        backlog += btree_count_upto(
-            &index->entries, date_subtract_saturated(now_ms, index->expire_after_ms));
-    }
-    if (next_ms == DATE_NEVER_MS)
-        BSON_APPEND_NULL(b, "nextDeadline");
+    text_key(text, key);
+    if (ms % 1000)
+        text_printf(text, "%" PRId64 ".%03d", ms / 1000, (int) (ms % 1000));
     else
-        BSON_APPEND_DATE_TIME(b, "nextDeadline", next_ms);
-    BSON_APPEND_INT64(b, "backlog", (int64_t) backlog);
+        text_printf(text, "%" PRId64, ms / 1000);
+}
+
+static void member_date_or_null(struct text *text, const char *key, int64_t ms)
+{
+    text_key(text, key);
+    if (ms == DATE_NEVER_MS)
+        text_put(text, "null");
+    else
+        text_date(text, ms);
+}
+
+static void write_metrics(struct text *text, const struct ttl_metrics *m)
+{
+    text_key(text, "metrics");
+    text_open(text, '{');
+    text_key(text, "ttl");
+    text_open(text, '{');
+    text_member_int(text, "passes", (int64_t) m->passes);
+    text_member_int(text, "subPasses", (int64_t) m->sub_passes);
+    text_member_int(text, "deletedDocuments", (int64_t) m->deleted_documents);
+    text_member_int(text, "deletedKeys", (int64_t) m->deleted_keys);
+    text_member_int(text, "invalidTTLIndexSkips", (int64_t) m->invalid_index_skips);
+    text_member_int(text, "archivedDocuments", (int64_t) m->archived_documents);
+    text_member_int(text, "errors", (int64_t) m->errors);
+    text_member_int(text, "hiddenAccesses", (int64_t) m->hidden_accesses);
+    text_close(text, '}');
+    text_close(text, '}');
+}
+
+static void write_collections(struct text *text, const struct figures *f)
+{
+    text_key(text, "collections");
+    text_open(text, '{');
+    for (size_t i = 0; i < f->n_collections; i++) {
+        const struct figures_collection *c = &f->collections[i];
+        text_key(text, c->path);
+        text_open(text, '{');
+        text_member_int(text, "documents", (int64_t) c->documents);
+        text_member_int(text, "collections", (int64_t) c->collections);
+        text_close(text, '}');
+    }
+    text_close(text, '}');
+    text_member_bool(text, "collectionsCut", f->collections_cut);
+}
+
+static void write_indexes(struct text *text, const struct figures *f)
+{
+    text_key(text, "indexes");
+    text_open(text, '[');
+    for (size_t i = 0; i < f->n_indexes; i++) {
+        const struct figures_index *index = &f->indexes[i];
+        text_open(text, '{');
+        text_member_string(text, "collection", index->path);
+        text_member_string(text, "name", index->name);
+        if (index->key)
+            text_member_string(text, "key", index->key);
+        text_member_bool(text, "ttl", index->ttl);
+        if (index->ttl)
+            member_duration_s(text, "expireAfterSeconds", index->expire_after_ms);
+        text_member_int(text, "documents", (int64_t) index->at.documents);
+        text_member_int(text, "entries", (int64_t) index->at.entries);
+        text_member_int(text, "backlog", (int64_t) index->at.backlog);
+        text_member_int(text, "lagMS", index->at.lag_ms);
+        member_date_or_null(text, "nextDeadline", index->at.next_ms);
+        text_close(text, '}');
+    }
+    text_close(text, ']');
+    text_member_bool(text, "indexesCut", f->indexes_cut);
+}
+
+static void write_warnings(struct text *text, const struct figures *f)
+{
+    text_key(text, "warnings");
+    text_open(text, '[');
+    for (size_t i = 0; i < f->n_warnings; i++) {
+        const struct figures_warning *w = &f->warnings[i];
+        text_open(text, '{');
+        text_member_string(text, "collection", w->path);
+        if (w->index)
+            text_member_string(text, "index", w->index);
+        text_member_string(text, "reason", w->reason);
+        text_close(text, '}');
+    }
+    text_close(text, ']');
 }
 
 int status_text(struct fs *fs, char **ret_text, size_t *ret_len)
 {
-    bson_t b = BSON_INITIALIZER;
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    BSON_APPEND_UTF8(&b, "version", TTLFS_VERSION);
-    BSON_APPEND_INT64(&b, "pid", getpid());
-    BSON_APPEND_INT64(&b, "uptime", now.tv_sec - fs->started.tv_sec);
-    BSON_APPEND_UTF8(&b, "store", fs->options.store);
-    tree_lock(fs->tree);
-    int64_t now_ms = fs_now_ms(fs);
-    BSON_APPEND_DATE_TIME(&b, "now", now_ms);
-    BSON_APPEND_INT64(&b, "documents", (int64_t) (fs->tree->ndocuments - fs->tree->ncollections));
-    BSON_APPEND_INT64(
-        &b, "usedBytes", atomic_load(&fs->tree->budget.used_pages) * (int64_t) CONTENT_PAGE_BYTES);
-    append_collections(&b, fs->tree);
-    append_metrics(&b, &fs->ttl.metrics);
-    append_deadlines(&b, &fs->ttl, now_ms);
-    BSON_APPEND_BOOL(&b, "monitorEnabled", fs->ttl.params.monitor_enabled);
-    BSON_APPEND_BOOL(&b, "passRunning", fs->monitor.pass.running);
-    BSON_APPEND_BOOL(&b, "clockHeld", fs->monitor.clock_held);
-    tree_unlock(fs->tree);
-    return to_text(&b, ret_text, ret_len);
+    struct figures f;
+    struct text text = {0};
+    int err = figures_take(fs, &f);
+    if (err)
+        return err;
+    text_open(&text, '{');
+    text_member_string(&text, "version", TTLFS_VERSION);
+    text_member_int(&text, "pid", getpid());
+    text_member_int(&text, "uptime", f.uptime_s);
+    text_member_string(&text, "store", fs->options.store);
+    text_member_date(&text, "now", f.now_ms);
+    text_member_int(&text, "documents", (int64_t) f.documents);
+    text_member_int(&text, "usedBytes", (int64_t) f.used_bytes);
+    write_collections(&text, &f);
+    write_metrics(&text, &f.metrics);
+    member_date_or_null(&text, "nextDeadline", f.totals.next_ms);
+    text_member_int(&text, "backlog", (int64_t) f.totals.backlog);
+    text_member_int(&text, "lagMS", f.totals.lag_ms);
+    write_indexes(&text, &f);
+    write_warnings(&text, &f);
+    text_member_bool(&text, "monitorEnabled", f.params.monitor_enabled);
+    text_member_bool(&text, "passRunning", f.pass_running);
+    text_member_bool(&text, "clockHeld", f.clock_held);
+    text_close(&text, '}');
+    text_put(&text, "\n");
+    figures_release(&f);
+    return text_take(&text, ret_text, ret_len);
 }
 
 int pass_text(struct fs *fs, char **ret_text, size_t *ret_len)

@@ -17,7 +17,7 @@
  *     (cannot be run)                  2  system error
  *
  * Options. What only mount(8), fstab and systemd understand is dropped (see `for_others`); so is
- * `rw`, the default. Of several `ro` and `rw`, -r and -w, the last one counts. All the rest goes to
+ * `rw`, the default (except for a remount). Of several `ro` and `rw`, -r and -w, the last one counts. All the rest goes to
  * ttlfs, which knows FUSE's options (nosuid, nodev, noexec, noatime, allow_other ...) and its own.
  * Several -o are merged. A comma does not end an option behind a backslash or in double quotes.
  *
@@ -61,6 +61,8 @@ struct request {
     bool fake;
     bool verbose;
     bool read_only;
+    bool remount;
+    bool ro_or_rw; /* one of them was said */
     FILE *options; /* what goes to ttlfs, every option with a comma behind it */
 };
 
@@ -99,10 +101,13 @@ static bool is_for_others(const char *option, size_t len)
 
 static void take_option(struct request *request, const char *option, size_t len)
 {
+    request->ro_or_rw |= is_option(option, len, "ro") || is_option(option, len, "rw");
     if (is_option(option, len, "ro"))
         request->read_only = true;
     else if (is_option(option, len, "rw"))
         request->read_only = false;
+    else if (is_option(option, len, "remount"))
+        request->remount = true;
     else if (len > 0 && !is_for_others(option, len))
         fprintf(request->options, "%.*s,", (int) len, option);
 }
@@ -155,6 +160,7 @@ static bool take_arguments(struct request *request, int argc, char **argv)
         case 'r':
         case 'w':
             request->read_only = c == 'r';
+            request->ro_or_rw = true;
             break;
         case 'N':
             request->namespace = optarg;
@@ -302,8 +308,10 @@ int main(int argc, char **argv)
         return EXIT_SYSTEM;
     }
     valid = take_arguments(&request, argc, argv);
-    if (request.read_only)
-        fputs("ro,", request.options);
+    if (request.remount)
+        fputs("remount,", request.options);
+    if (request.read_only || (request.remount && request.ro_or_rw))
+        fputs(request.read_only ? "ro," : "rw,", request.options);
     if (fclose(request.options) != 0) {
         perror("mount.ttlfs");
         free(options);

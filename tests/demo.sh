@@ -116,7 +116,7 @@ run "ls -l sessions cache"
 
 say "When, and why?"
 run "getfattr -n user.ttl.remaining sessions/ann.json && getfattr -n user.ttl.reason sessions/ann.json"
-run "getfattr -n user.ttl.remaining cache/busy && getfattr -n user.ttl.reason cache/busy"
+run "ttlctl ls sessions cache"
 
 say "Now we wait, and read cache/busy ten times a second. Nothing else deletes anything."
 until_gone 6 cache/idle 'cat cache/busy > /dev/null'

@@ -29,6 +29,9 @@ test  module  pytest       python3-pytest
 test  command php          php-cli
 test  command sqlite3      sqlite3
 test  command git          git
+test  command zsh          zsh
+test  command fish         fish
+test  command man          man-db
 test  command useradd      passwd
 test  command setpriv      util-linux
 long  command stress-ng    stress-ng

@@ -53,5 +53,7 @@ int filing_look(struct ttl *ttl, struct document *doc, int64_t now_ms);
  * Errors: the first of those met; goes on in spite of them.
  */
 int filing_rebuild(struct ttl *ttl, struct collection *top, int64_t now_ms);
+/* The same, listed in ttl->progress with the attribute that asked for it. @what  NULL for none */
+int filing_rebuild_for(struct ttl *ttl, struct collection *top, int64_t now_ms, const char *what);
 
 #endif

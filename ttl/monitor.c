@@ -13,14 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum visit_end { VISIT_DONE, VISIT_LIMIT, VISIT_STOPPED };
-
 struct visit {
     struct ttl *ttl;
     const struct monitor_hooks *hooks;
     struct monitor_pass *pass;
     struct index *index;
-    uint64_t deleted;
+    uint64_t deleted, examined;
     int64_t target_docs, target_ms; /* as the parameters were in the latest slice */
     int64_t started_ms;             /* monotonic */
     struct monitor_name *names;     /* of this slice, that cannot simply be deleted */
@@ -135,10 +133,13 @@ static bool handle(struct visit *v, struct btree_entry entry, int64_t now_ms)
     return true;
 }
 
-static bool over_budget(const struct visit *v)
+static bool over_documents(const struct visit *v)
 {
-    if (v->target_docs && v->deleted >= (uint64_t) v->target_docs)
-        return true;
+    return v->target_docs && v->deleted >= (uint64_t) v->target_docs;
+}
+
+static bool over_time(const struct visit *v)
+{
     return v->target_ms && v->hooks->monotonic_ms(v->hooks->arg) - v->started_ms >= v->target_ms;
 }
 
@@ -188,19 +189,67 @@ static size_t visit_slice(struct visit *v, bool *ret_more)
     return n;
 }
 
-static enum visit_end visit(struct visit *v)
+/* Begins a visit: what it is going to be told of, when it has ended. */
+static struct monitor_visit begin_visit(struct visit *v)
+{
+    struct ttl *ttl = v->ttl;
+    struct monitor_visit told = {.index = v->index, .pass = v->pass, .errors = v->pass->errors};
+    struct btree_entry first;
+    v->deleted = v->examined = 0;
+    v->started_ms = v->hooks->monotonic_ms(v->hooks->arg);
+    tree_lock(ttl->tree);
+    int64_t now_ms = clock_ms(v->hooks);
+    v->pass->visiting = v->index;
+    v->pass->visit_deleted = v->pass->deleted_documents;
+    v->pass->visit_started_ms = now_ms;
+    if (due_entries(v->index, v->pass, now_ms, &first, 1)) {
+        int64_t at_ms = ttl_deadline(ttl, first.item).at_ms;
+        told.lag_ms = at_ms < now_ms ? date_subtract_saturated(now_ms, at_ms) : 0;
+    }
+    tree_unlock(ttl->tree);
+    return told;
+}
+
+static void end_visit(struct visit *v, struct monitor_visit *told, enum monitor_limit limit)
+{
+    struct ttl *ttl = v->ttl;
+    struct monitor_pass *pass = v->pass;
+    told->took_ms = v->hooks->monotonic_ms(v->hooks->arg) - v->started_ms;
+    tree_lock(ttl->tree);
+    pass->visits++;
+    v->index->visit_number = ++ttl->visits;
+    pass->visiting = NULL;
+    told->deleted = pass->deleted_documents - pass->visit_deleted;
+    told->examined = v->examined;
+    told->errors = pass->errors - told->errors;
+    told->ended_ms = clock_ms(v->hooks);
+    told->limit = limit;
+    if (v->hooks->visited)
+        v->hooks->visited(v->hooks->arg, told);
+    tree_unlock(ttl->tree);
+}
+
+static enum monitor_limit visit_slices(struct visit *v)
 {
     bool more = true;
-    v->deleted = 0;
-    v->started_ms = v->hooks->monotonic_ms(v->hooks->arg);
     while (more) {
         if (stopped(v->hooks))
-            return VISIT_STOPPED;
-        visit_slice(v, &more);
-        if (more && over_budget(v))
-            return VISIT_LIMIT;
+            return MONITOR_STOPPED;
+        v->examined += visit_slice(v, &more);
+        if (more && over_documents(v))
+            return MONITOR_LIMIT_DOCUMENTS;
+        if (more && over_time(v))
+            return MONITOR_LIMIT_TIME;
     }
-    return VISIT_DONE;
+    return MONITOR_LIMIT_NONE;
+}
+
+static enum monitor_limit visit(struct visit *v)
+{
+    struct monitor_visit told = begin_visit(v);
+    enum monitor_limit limit = visit_slices(v);
+    end_visit(v, &told, limit);
+    return limit;
 }
 
 static int by_visit(const void *a, const void *b)
@@ -260,12 +309,7 @@ static bool sub_pass(struct visit *v)
     bool more = n > 0;
     for (ssize_t i = 0; i < n; i++) {
         v->index = indexes[i];
-        enum visit_end end = visit(v);
-        tree_lock(ttl->tree);
-        v->pass->visits++;
-        v->index->visit_number = ++ttl->visits;
-        tree_unlock(ttl->tree);
-        if (end == VISIT_STOPPED) {
+        if (visit(v) == MONITOR_STOPPED) {
             v->pass->stopped = true;
             more = false;
             break;

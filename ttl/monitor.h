@@ -36,6 +36,27 @@ struct monitor_name {
     char name[DOCUMENT_NAME_MAX_BYTES + 1];
 };
 
+/* What ended a visit. */
+enum monitor_limit {
+    MONITOR_LIMIT_NONE,
+    MONITOR_LIMIT_DOCUMENTS,
+    MONITOR_LIMIT_TIME,
+    MONITOR_STOPPED
+};
+
+struct monitor_pass;
+
+/* A visit that has ended. */
+struct monitor_visit {
+    const struct index *index; /* valid during the call */
+    const struct monitor_pass *pass;
+    uint64_t deleted, examined, errors;
+    int64_t ended_ms; /* the filesystem's time */
+    int64_t took_ms;
+    int64_t lag_ms; /* how late its oldest entry was when it began */
+    enum monitor_limit limit;
+};
+
 /* What a pass asks of its surroundings. All but `clock` and `monotonic` may be NULL. */
 struct monitor_hooks {
     void *arg;
@@ -51,6 +72,8 @@ struct monitor_hooks {
     void (*deleting)(void *arg, struct dentry *d);
     /* A slice is over: a good moment for what needs no lock. */
     void (*slice_done)(void *arg);
+    /* A visit has ended. Called with the lock held. */
+    void (*visited)(void *arg, const struct monitor_visit *visit);
     /* Asked between slices: true ends the pass early. */
     bool (*stop)(void *arg);
     /* What failed is tried again now, not only when its time has come: somebody asked. */
@@ -68,6 +91,9 @@ struct monitor_pass {
     int64_t started_ms, ended_ms; /* the filesystem's time */
     int64_t took_ms;
     bool running;
+    const struct index *visiting; /* now; NULL between visits */
+    uint64_t visit_deleted;       /* deleted_documents when that visit began */
+    int64_t visit_started_ms;
     bool stopped; /* before everything due was tried */
 };
 

@@ -25,6 +25,7 @@ static const struct param {
     {"ttlIndexDeleteTargetTimeMS", PARAM_NUMBER, offsetof(struct ttl_params, delete_target_ms), 0,
         1000},
     {"ttlMonitorClockJumpSecs", PARAM_NUMBER, offsetof(struct ttl_params, clock_jump_s), 0, 3600},
+    {"slowOpThresholdMS", PARAM_NUMBER, offsetof(struct ttl_params, slow_op_ms), 0, 100},
 };
 
 #define PARAMS (sizeof params_table / sizeof params_table[0])

@@ -21,6 +21,7 @@ struct ttl_params {
     int64_t delete_target_docs; /* ttlIndexDeleteTargetDocs, 0 for no limit */
     int64_t delete_target_ms;   /* ttlIndexDeleteTargetTimeMS, 0 for no limit */
     int64_t clock_jump_s;       /* ttlMonitorClockJumpSecs, 0 for no guard */
+    int64_t slow_op_ms;         /* slowOpThresholdMS, 0: no operation is slow */
 };
 
 /* The longest text of a value, with its NUL. */

@@ -7,10 +7,14 @@
  */
 #include "ttl/filing.h"
 
+#include "ttl/progress.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
 #define SLICE_DOCS 128
+/* More are not gone through to count what there is to do. */
+#define COUNTED_COLLECTIONS 1000
 
 struct walk {
     struct collection *at;
@@ -59,7 +63,8 @@ static int visit(struct ttl *ttl, struct dentry *d, int64_t now_ms)
 }
 
 /* A slice of the walk's topmost collection. Returns false when that has been left. */
-static bool walk_slice(struct ttl *ttl, struct walk_stack *stack, int64_t now_ms, int *err)
+static bool walk_slice(
+    struct ttl *ttl, struct walk_stack *stack, int64_t now_ms, struct progress *progress, int *err)
 {
     for (int i = 0; i < SLICE_DOCS; i++) {
         struct walk *step = &stack->steps[stack->n - 1];
@@ -75,23 +80,51 @@ static bool walk_slice(struct ttl *ttl, struct walk_stack *stack, int64_t now_ms
             *err = *err ? *err : one;
             return true;
         }
+        progress->done++;
         one = visit(ttl, d, now_ms);
         *err = *err ? *err : one;
     }
     return true;
 }
 
-int filing_rebuild(struct ttl *ttl, struct collection *top, int64_t now_ms)
+/*
+ * How many documents there are below a collection: counted where that is quick, else all there are.
+ */
+static uint64_t count_below(const struct tree *tree, const struct collection *top)
+{
+    uint64_t all = tree->ndocuments - tree->ncollections, n = 0;
+    if (top->doc.nlink == 2)
+        return top->names.count;
+    if (top == tree->root || tree->ncollections > COUNTED_COLLECTIONS)
+        return all;
+    for (const struct collection *c = tree->collections; c; c = c->all_next)
+        if (c->doc.nlink && tree_is_below(c, top))
+            n += c->names.count - (c->doc.nlink - 2);
+    return n;
+}
+
+int filing_rebuild_for(struct ttl *ttl, struct collection *top, int64_t now_ms, const char *what)
 {
     struct walk_stack stack = {0};
+    struct progress progress = {.op = "indexBuild", .what = what, .at = top, .started_ms = now_ms};
     int err = push(&stack, top);
     if (err)
         return err;
+    progress.total = count_below(ttl->tree, top);
+    document_pin(&top->doc);
+    progress_begin(ttl, &progress);
     while (stack.n) {
-        walk_slice(ttl, &stack, now_ms, &err);
+        walk_slice(ttl, &stack, now_ms, &progress, &err);
         tree_unlock(ttl->tree);
         tree_lock_background(ttl->tree);
     }
+    progress_end(&progress);
+    document_unpin(ttl->tree, &top->doc);
     free(stack.steps);
     return err;
+}
+
+int filing_rebuild(struct ttl *ttl, struct collection *top, int64_t now_ms)
+{
+    return filing_rebuild_for(ttl, top, now_ms, NULL);
 }

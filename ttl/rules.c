@@ -135,7 +135,7 @@ static int set_on_collection(struct ttl *ttl, struct collection *c, struct rule_
         return -ENOMEM;
     document_xattr_put(&c->doc, x);
     if (change->rebuild)
-        err = filing_rebuild(ttl, c, change->now_ms);
+        err = filing_rebuild_for(ttl, c, change->now_ms, change->name);
     ttl_reap(ttl);
     return err;
 }
@@ -283,7 +283,7 @@ int rules_remove(
     } else if (document_is_collection(doc)) {
         struct collection *c = document_collection(doc);
         rules_clear_collection(ttl, c, name, &change);
-        err = filing_rebuild(ttl, c, now_ms);
+        err = filing_rebuild_for(ttl, c, now_ms, name);
         ttl_reap(ttl);
     } else {
         err = policy_reload(doc);

@@ -182,13 +182,14 @@ void ttl_bury(struct ttl *ttl, struct index *index)
 {
     ttl_unschedule(ttl, index);
     index->dropped = true;
+    index->owner = NULL; /* which may go before it */
     index->grave_next = ttl->graveyard;
     ttl->graveyard = index;
 }
 
 void ttl_reap(struct ttl *ttl)
 {
-    if (ttl->pass_running)
+    if (ttl->pass_running || ttl->surveys)
         return;
     for (struct index **at = &ttl->graveyard; *at;) {
         struct index *index = *at;

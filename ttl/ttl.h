@@ -44,6 +44,8 @@ struct ttl {
     bool pass_running;           /* the monitor may hold on to an index without the lock */
     struct look *looks;          /* contents being parsed without the lock: see filing.c */
     struct index *graveyard;     /* dropped indexes, until ttl_reap */
+    unsigned int surveys;        /* running; they, too, hold on to indexes without the lock */
+    struct progress *progress;   /* long work: see ttl/progress.h */
     unsigned int nfailing;       /* indexes that are scheduled for a retry */
     struct collection **emptied; /* pinned; to be pruned when the slice is over: see prune.c */
     size_t nemptied, cap_emptied;
@@ -95,7 +97,7 @@ void ttl_unschedule(struct ttl *ttl, struct index *index);
 /* Takes over an index that is no longer in force anywhere, to be freed when nobody refers to it. */
 void ttl_bury(struct ttl *ttl, struct index *index);
 
-/* Frees the buried indexes that have no members, unless a pass is running. */
+/* Frees the buried indexes that have no members, unless a pass or a survey is running. */
 void ttl_reap(struct ttl *ttl);
 
 #endif

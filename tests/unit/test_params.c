@@ -27,6 +27,7 @@ static void test_defaults(void)
         {"ttlIndexDeleteTargetDocs", "50000"},
         {"ttlIndexDeleteTargetTimeMS", "1000"},
         {"ttlMonitorClockJumpSecs", "3600"},
+        {"slowOpThresholdMS", "100"},
     };
     struct ttl_params p;
     unsigned int n = 0;

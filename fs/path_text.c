@@ -1,0 +1,36 @@
+#include "fs/path_text.h"
+
+#include <string.h>
+
+const char *path_text(const struct collection *c, char buf[PATH_TEXT_BYTES], size_t *ret_len)
+{
+    size_t at = PATH_TEXT_BYTES - 1;
+    buf[at] = '\0';
+    if (!c->doc.links) {
+        const char *text = c->doc.ino == TREE_ROOT_INO ? "/" : "(removed)";
+        *ret_len = strlen(text);
+        return text;
+    }
+    for (const struct dentry *d = c->doc.links; d; d = d->parent->doc.links) {
+        if ((size_t) d->name_len + 1 > at)
+            break;
+        at -= d->name_len;
+        memcpy(buf + at, d->name, d->name_len);
+        buf[--at] = '/';
+    }
+    *ret_len = PATH_TEXT_BYTES - 1 - at;
+    return buf + at;
+}
+
+void path_text_member(struct text *text, const struct collection *c)
+{
+    char buf[PATH_TEXT_BYTES];
+    size_t len;
+    text_key(text, "collection");
+    if (!c) {
+        text_put(text, "null");
+        return;
+    }
+    const char *path = path_text(c, buf, &len);
+    text_string(text, path, len);
+}

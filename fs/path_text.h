@@ -1,0 +1,23 @@
+/*
+ * path_text.h - where a collection is, for people: its path from the mount's root.
+ */
+#ifndef TTLFS_FS_PATH_TEXT_H
+#define TTLFS_FS_PATH_TEXT_H
+
+#include "core/text.h"
+#include "core/tree.h"
+
+/* A longer path is cut at its front. */
+#define PATH_TEXT_BYTES 4096
+
+/*
+ * Writes the path, `/` for the root; a removed collection's is `(removed)`. Expects the tree's lock.
+ * @ret_len  its length
+ * Returns where it begins in `buf`; terminated. Bytes are as they are, UTF-8 or not.
+ */
+const char *path_text(const struct collection *c, char buf[PATH_TEXT_BYTES], size_t *ret_len);
+
+/* Appends a member `collection`, null for none. Expects the tree's lock. */
+void path_text_member(struct text *text, const struct collection *c);
+
+#endif
