@@ -71,7 +71,8 @@ static void hook_deleting(void *arg, struct dentry *d)
     struct fs *fs = m->fs;
     m->forget_names |= document_is_collection(d->doc) && d->doc->nlookup;
     if (d->doc->nlookup && !dentry_in_limbo(d))
-        notifier_drop_name(&fs->notifier, fs_nodeid(fs, &d->parent->doc), d->name, d->name_len);
+        notifier_drop_name(&fs->notifier, fs_nodeid(fs, &d->parent->doc), d->name, d->name_len,
+            fs_nodeid(fs, d->doc));
     if (d->doc->nlink > 1 && d->doc->nlookup)
         notifier_attributes(&fs->notifier, fs_nodeid(fs, d->doc));
     if (d->parent->doc.nlookup || d->parent == fs->tree->root)

@@ -22,10 +22,13 @@ struct notifier {
     struct fuse_session *session;
     pthread_t thread;
     _Atomic bool has_epochs; /* the kernel can forget all names at once */
+    _Atomic bool has_prune;  /* and can be asked to let go of documents */
     pthread_mutex_t lock;    /* covers what follows; may be taken while the tree's lock is held */
     pthread_cond_t wanted;
     struct notify_job *first, **last;
     uint32_t queued;
+    uint64_t *gone; /* numbers of documents that the kernel is asked to let go of */
+    size_t ngone, cap_gone;
     bool running, stop;
 };
 
@@ -41,8 +44,13 @@ void notifier_stop(struct notifier *notifier);
 void notifier_expire_name(
     struct notifier *notifier, fuse_ino_t parent, const char *name, size_t len);
 
-/* A name is gone: lets the kernel give its memory back. Left out when too much is queued. */
-void notifier_drop_name(struct notifier *notifier, fuse_ino_t parent, const char *name, size_t len);
+/*
+ * A name of this document is gone behind the kernel's back: lets it give its memory back, which gives us
+ * back the document. With has_prune that waits for nobody's lock; without, it is left out when too much
+ * is queued.
+ */
+void notifier_drop_name(struct notifier *notifier, fuse_ino_t parent, const char *name, size_t len,
+    fuse_ino_t document);
 
 /* Attributes changed (a directory's times and size after expiry). Left out as above. */
 void notifier_attributes(struct notifier *notifier, fuse_ino_t ino);
