@@ -3,6 +3,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,10 +15,14 @@
 #define MATCH_HEAP_MAX_KIB 4096
 
 #define ERROR_TEXT_BYTES 120
+/* More of it would help nobody: keys of strings have four bytes. */
+#define PREFIX_MAX_BYTES 16
 
 struct regex {
     pcre2_code *code;
     pcre2_match_context *context;
+    size_t prefix_len;
+    char prefix[PREFIX_MAX_BYTES]; /* what every match begins with */
 };
 
 static int options_to_flags(const char *options, uint32_t *ret_flags, struct reason *why)
@@ -68,6 +73,35 @@ static int compile(struct regex *regex, const char *pattern, uint32_t flags, str
     return 0;
 }
 
+static bool is_plain(char c)
+{
+    return isascii((unsigned char) c) &&
+           (isalnum((unsigned char) c) || (c != '\0' && strchr(" _-/:@%,;=<>~!\"'&", c)));
+}
+
+static void find_prefix(struct regex *regex, const char *pattern, uint32_t flags)
+{
+    const char *text = pattern + 1;
+    size_t len = 0;
+    /* Other options change what plain text means, or where ^ holds. */
+    if (pattern[0] != '^' || strchr(pattern, '|') ||
+        flags & (PCRE2_CASELESS | PCRE2_MULTILINE | PCRE2_EXTENDED))
+        return;
+    while (len < PREFIX_MAX_BYTES && is_plain(text[len]))
+        len++;
+    /* The last one may be repeated any number of times, also never. */
+    if (len && text[len] != '\0' && strchr("*?{", text[len]))
+        len--;
+    memcpy(regex->prefix, text, len);
+    regex->prefix_len = len;
+}
+
+const char *regex_prefix(const struct regex *regex, size_t *ret_len)
+{
+    *ret_len = regex->prefix_len;
+    return regex->prefix;
+}
+
 int regex_new(
     const char *pattern, const char *options, struct regex **ret_regex, struct reason *why)
 {
@@ -85,6 +119,7 @@ int regex_new(
         regex_free(regex);
         return rc;
     }
+    find_prefix(regex, pattern, flags);
     *ret_regex = regex;
     return 0;
 }

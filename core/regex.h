@@ -32,4 +32,11 @@ void regex_free(struct regex *regex);
  */
 bool regex_search(const struct regex *regex, const char *text, size_t len);
 
+/*
+ * The text that whatever matches begins with, as far as the pattern says so plainly (^abc).
+ * @ret_len  0 when it does not
+ * Borrowed, valid as long as the expression; not terminated.
+ */
+const char *regex_prefix(const struct regex *regex, size_t *ret_len);
+
 #endif

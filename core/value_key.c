@@ -131,6 +131,17 @@ int64_t value_key(const bson_iter_t *value, enum value_class *ret_class)
     return make_key(class, payload);
 }
 
+struct key_range value_keys_near(const bson_iter_t *value, enum value_class *ret_class)
+{
+    int64_t key = value_key(value, ret_class);
+    if (*ret_class == VALUE_NUMBER)
+        return (struct key_range){key, key};
+    if (*ret_class == VALUE_STRING)
+        return (struct key_range){
+            key & ~(int64_t) STRING_HASH_MASK, key | (int64_t) STRING_HASH_MASK};
+    return value_class_keys(*ret_class);
+}
+
 struct survey {
     enum fields_as as;
     unsigned int values; /* 2 stands for more */

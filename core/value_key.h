@@ -61,7 +61,13 @@ static inline bool value_key_is_date(int64_t key)
  */
 int64_t value_key(const bson_iter_t *value, enum value_class *ret_class);
 
-/* The keys of all strings from the least that begins with `text` to the greatest. */
+/*
+ * The keys of a value's nearest neighbours, as far as keys are in order: what is greater has keys
+ * from `from` on, what is less has keys up to `to`.
+ */
+struct key_range value_keys_near(const bson_iter_t *value, enum value_class *ret_class);
+
+/* The keys of all strings that begin with a text. */
 struct key_range value_keys_of_prefix(const char *text, size_t len);
 
 /* What is at a path of a document. */

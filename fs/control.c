@@ -3,6 +3,7 @@
 #include "fs/currentop.h"
 #include "fs/distribution.h"
 #include "fs/events.h"
+#include "fs/find.h"
 #include "fs/fs.h"
 #include "fs/log.h"
 #include "fs/metrics.h"
@@ -270,6 +271,10 @@ void control_getattr(fuse_req_t req, fuse_ino_t ino)
     const struct fs *fs = fs_of(req);
     struct control_node node;
     struct stat st;
+    if (find_is_node(ino)) {
+        find_getattr(req, ino);
+        return;
+    }
     if (!node_at(fs, index_of(ino), &node)) {
         fuse_reply_err(req, ENOENT);
         return;
@@ -311,11 +316,24 @@ static void close_text(struct fs *fs, struct control_text *text)
     text_free(text);
 }
 
+static void reply_opened(fuse_req_t req, struct fuse_file_info *fi, struct control_text *text)
+{
+    fi->fh = (uint64_t) (uintptr_t) text;
+    fi->direct_io = 1; /* no size is known beforehand */
+    fi->noflush = 1;
+    if (fuse_reply_open(req, fi) != 0)
+        close_text(fs_of(req), text);
+}
+
 void control_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     struct fs *fs = fs_of(req);
     struct control_node node;
     int mode = fi->flags & O_ACCMODE;
+    if (find_is_node(ino)) {
+        find_open(req, ino, fi);
+        return;
+    }
     if (!node_at(fs, index_of(ino), &node) || S_ISDIR(node.mode)) {
         fuse_reply_err(req, EISDIR);
         return;
@@ -341,11 +359,20 @@ void control_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
         fuse_reply_err(req, -err);
         return;
     }
-    fi->fh = (uint64_t) (uintptr_t) text;
-    fi->direct_io = 1; /* no size is known beforehand */
-    fi->noflush = 1;
-    if (fuse_reply_open(req, fi) != 0)
-        close_text(fs, text);
+    reply_opened(req, fi, text);
+}
+
+void control_open_text(fuse_req_t req, struct fuse_file_info *fi, char *text, size_t len)
+{
+    struct control_text *opened = text_new();
+    if (!opened) {
+        free(text);
+        fuse_reply_err(req, ENOMEM);
+        return;
+    }
+    opened->text = text;
+    opened->len = len;
+    reply_opened(req, fi, opened);
 }
 
 void control_read(fuse_req_t req, size_t size, off_t off, struct fuse_file_info *fi)
@@ -366,7 +393,7 @@ void control_read(fuse_req_t req, size_t size, off_t off, struct fuse_file_info 
 void control_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size)
 {
     struct control_node node;
-    if (node_at(fs_of(req), index_of(ino), &node) && node.write)
+    if (!find_is_node(ino) && node_at(fs_of(req), index_of(ino), &node) && node.write)
         node.write(req, &node, buf, size);
     else
         fuse_reply_err(req, EACCES);

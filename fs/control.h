@@ -22,6 +22,8 @@ static inline bool control_is_node(fuse_ino_t ino)
 void control_lookup(fuse_req_t req, fuse_ino_t parent, const char *name);
 void control_getattr(fuse_req_t req, fuse_ino_t ino);
 void control_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+/* Opens a file with this text, malloc'd, which the call takes over. Replies. */
+void control_open_text(fuse_req_t req, struct fuse_file_info *fi, char *text, size_t len);
 void control_read(fuse_req_t req, size_t size, off_t off, struct fuse_file_info *fi);
 void control_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size);
 void control_release(fuse_req_t req, struct fuse_file_info *fi);

@@ -49,6 +49,8 @@ struct fs {
     _Atomic int64_t clock_offset_ms; /* -o test-clock */
     struct timespec started;
     struct handle *handles;           /* all open files: their RELEASE may never come */
+    struct btree find_nodes;          /* of `.find`, by a hash of their place: see fs/find.c */
+    struct find_list *find_lists;     /* all open directories of `.find` */
     uint32_t owner_uid, owner_gid;    /* who mounted */
     bool stored_enabled;              /* ttlMonitorEnabled without the mount's monitor= */
     _Atomic bool mmap_direct;         /* the kernel maps files that are open with direct I/O */
@@ -62,6 +64,7 @@ struct handle {
     bool creator;              /* this descriptor created the document */
     bool no_atime;             /* opened with O_NOATIME: not an access */
     bool wrote;
+    int64_t horizon; /* a listing of a capped collection: names that came later are left out */
 };
 
 static inline struct fs *fs_of(fuse_req_t req)

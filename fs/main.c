@@ -6,6 +6,7 @@
  * those of libfuse's fuse_main.
  */
 #include "fs/control.h"
+#include "fs/find.h"
 #include "fs/fs.h"
 #include "fs/log.h"
 #include "fs/session.h"
@@ -255,6 +256,7 @@ static void tear_down(struct fs *fs)
         tree_lock(fs->tree);
         while (fs->handles)
             fs_handle_free(fs, fs->handles);
+        find_release(fs);
         tree_unlock(fs->tree);
     }
     tree_free(fs->tree);

@@ -12,12 +12,13 @@
 /* Documents that the kernel is asked to let go of in one message. */
 #define PRUNE_DOCS 512
 
-enum notify_kind { EXPIRE_NAME, DROP_NAME, ATTRIBUTES };
+enum notify_kind { EXPIRE_NAME, DROP_NAME, DELETED, ATTRIBUTES };
 
 struct notify_job {
     struct notify_job *next;
     enum notify_kind kind;
-    fuse_ino_t ino; /* of the parent, for names */
+    fuse_ino_t ino;   /* of the parent, for names */
+    fuse_ino_t child; /* DELETED */
     uint8_t len;
     char name[];
 };
@@ -34,6 +35,10 @@ static void send(struct notifier *notifier, struct notify_job *job)
         break;
     case DROP_NAME:
         (void) fuse_lowlevel_notify_inval_entry(session, job->ino, job->name, job->len);
+        break;
+    case DELETED:
+        /* Raises IN_DELETE_SELF, which dropping the name would not. */
+        (void) fuse_lowlevel_notify_delete(session, job->ino, job->child, job->name, job->len);
         break;
     case ATTRIBUTES:
         (void) fuse_lowlevel_notify_inval_inode(session, job->ino, -1, 0);
@@ -147,9 +152,10 @@ void notifier_expire_name(struct notifier *n, fuse_ino_t parent, const char *nam
         notifier_forget_names(n);
 }
 
-/* Notes a document for the next message. Without memory the kernel keeps it until it needs its own. */
-static void queue_gone(struct notifier *n, fuse_ino_t document)
+bool notifier_let_go(struct notifier *n, fuse_ino_t document)
 {
+    if (!n->has_prune)
+        return false;
     pthread_mutex_lock(&n->lock);
     if (n->ngone == n->cap_gone && n->running) {
         size_t cap = n->cap_gone ? n->cap_gone * 2 : PRUNE_DOCS;
@@ -164,16 +170,19 @@ static void queue_gone(struct notifier *n, fuse_ino_t document)
         pthread_cond_signal(&n->wanted);
     }
     pthread_mutex_unlock(&n->lock);
+    return true;
 }
 
-void notifier_drop_name(
-    struct notifier *n, fuse_ino_t parent, const char *name, size_t len, fuse_ino_t document)
+void notifier_drop_name(struct notifier *n, fuse_ino_t parent, const char *name, size_t len)
 {
-    if (n->has_prune) {
-        queue_gone(n, document);
-        return;
-    }
     struct notify_job job = {.kind = DROP_NAME, .ino = parent, .len = (uint8_t) len};
+    (void) queue(n, &job, name);
+}
+
+void notifier_deleted(
+    struct notifier *n, fuse_ino_t parent, fuse_ino_t child, const char *name, size_t len)
+{
+    struct notify_job job = {.kind = DELETED, .ino = parent, .child = child, .len = (uint8_t) len};
     (void) queue(n, &job, name);
 }
 

@@ -44,13 +44,19 @@ void notifier_stop(struct notifier *notifier);
 void notifier_expire_name(
     struct notifier *notifier, fuse_ino_t parent, const char *name, size_t len);
 
+/* A name is gone: the kernel forgets it, and gives its memory back. Left out when too much is queued. */
+void notifier_drop_name(struct notifier *notifier, fuse_ino_t parent, const char *name, size_t len);
+
 /*
- * A name of this document is gone behind the kernel's back: lets it give its memory back, which gives us
- * back the document. With has_prune that waits for nobody's lock; without, it is left out when too much
- * is queued.
+ * A document has lost a name that the kernel does not believe in any more: it gives its memory back, and
+ * with it our document, unless it is in use. Waits for nobody's lock, and is never left out. Returns false
+ * when the kernel cannot (before 6.18): then notifier_drop_name does the same, more slowly.
  */
-void notifier_drop_name(struct notifier *notifier, fuse_ino_t parent, const char *name, size_t len,
-    fuse_ino_t document);
+bool notifier_let_go(struct notifier *notifier, fuse_ino_t document);
+
+/* The same for a name that others may still have cached, and whose watchers are to hear of it. */
+void notifier_deleted(
+    struct notifier *notifier, fuse_ino_t parent, fuse_ino_t child, const char *name, size_t len);
 
 /* Attributes changed (a directory's times and size after expiry). Left out as above. */
 void notifier_attributes(struct notifier *notifier, fuse_ino_t ino);

@@ -4,6 +4,7 @@
 #include "core/document_acl.h"
 #include "fs/caller.h"
 #include "fs/control.h"
+#include "fs/find.h"
 #include "fs/fs.h"
 #include "fs/session.h"
 
@@ -100,9 +101,9 @@ void op_acl_get(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
     size_t len = 0;
     /* For control nodes too: the kernel asks when it checks a permission, and takes errors for its own. */
     int err = fs->options.noacl ? EOPNOTSUPP : ENODATA;
-    if (!control_is_node(ino) && !fs->options.noacl) {
+    if ((!control_is_node(ino) || find_is_node(ino)) && !fs->options.noacl) {
         tree_lock(fs->tree);
-        struct document *doc = fs_document(fs, ino);
+        struct document *doc = find_is_node(ino) ? find_document(ino) : fs_document(fs, ino);
         const struct xattr *x = doc->flags & DOCUMENT_ACL ? document_xattr(doc, name) : NULL;
         /* ESTALE makes the kernel look the name up again: see op_open. */
         if (fs_gone(fs, doc, fs_now_ms(fs)))

@@ -37,6 +37,14 @@ void filing_accessed(struct ttl *ttl, struct document *doc, int64_t now_ms, bool
 /* The content changes at now: moves `_ts`. An access, too. The same exception. */
 void filing_written(struct ttl *ttl, struct document *doc, int64_t now_ms, bool creator);
 
+/*
+ * What a document says: its content's fields and `user.doc.*`, without the system fields. Lets go;
+ * the document must not go meanwhile.
+ * @ret_fields  initialised by the call whatever it returns; the caller bson_destroys it
+ * Errors: -ENOMEM, -EIO, -ENOENT.
+ */
+int filing_fields(struct ttl *ttl, struct document *doc, bson_t *ret_fields);
+
 /* Has a content changed whose fields some rule wants to know? */
 bool filing_wants_fields(struct ttl *ttl, const struct document *doc);
 
@@ -55,5 +63,8 @@ int filing_look(struct ttl *ttl, struct document *doc, int64_t now_ms);
 int filing_rebuild(struct ttl *ttl, struct collection *top, int64_t now_ms);
 /* The same, listed in ttl->progress with the attribute that asked for it. @what  NULL for none */
 int filing_rebuild_for(struct ttl *ttl, struct collection *top, int64_t now_ms, const char *what);
+
+/* Is a collection's part of the tree being filed anew: may names be missing from indexes? */
+bool filing_is_rebuilding(const struct ttl *ttl, const struct collection *c);
 
 #endif

@@ -103,10 +103,21 @@ static uint64_t count_below(const struct tree *tree, const struct collection *to
     return n;
 }
 
+/* What the progress of a rebuild is called; its address tells it from other work. */
+static const char rebuild_op[] = "indexBuild";
+
+bool filing_is_rebuilding(const struct ttl *ttl, const struct collection *c)
+{
+    for (const struct progress *p = ttl->progress; p; p = p->next)
+        if (p->op == rebuild_op && tree_is_below(c, p->at))
+            return true;
+    return false;
+}
+
 int filing_rebuild_for(struct ttl *ttl, struct collection *top, int64_t now_ms, const char *what)
 {
     struct walk_stack stack = {0};
-    struct progress progress = {.op = "indexBuild", .what = what, .at = top, .started_ms = now_ms};
+    struct progress progress = {.op = rebuild_op, .what = what, .at = top, .started_ms = now_ms};
     int err = push(&stack, top);
     if (err)
         return err;
