@@ -81,6 +81,9 @@ enum {
     DOCUMENT_REMOVED = 1 << 10,       /* has lost its last name, and gets no other */
     DOCUMENT_COLD = 1 << 9,           /* the small content is in the store only */
     DOCUMENT_ACL = 1 << 16,           /* there may be an access control list among its xattrs */
+    DOCUMENT_CAPPED = 1 << 24,        /* has, or had, a name in a capped collection */
+    DOCUMENT_REFUSED = 1 << 25,       /* closed without the field that its collection asks for */
+    DOCUMENT_TIMELESS = 1 << 26,      /* that field was missing when its fields were looked at */
 };
 
 struct document {
@@ -172,6 +175,12 @@ static inline const char *xattr_value(const struct xattr *x)
 {
     return x->bytes + x->name_len + 1;
 }
+
+/*
+ * Attributes with this prefix are the filesystem's own notes on a document: kept in its record like
+ * any other, shown to nobody and set by nobody else.
+ */
+#define DOCUMENT_NOTE_PREFIX "ttlfs."
 
 /* The attribute with this name, or NULL. */
 const struct xattr *document_xattr(const struct document *doc, const char *name);

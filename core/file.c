@@ -1,5 +1,6 @@
 #include "core/file.h"
 
+#include "core/index.h"
 #include "core/record.h"
 
 #include <errno.h>
@@ -7,6 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+static void set_size(struct document *doc, uint64_t size)
+{
+    if (doc->flags & DOCUMENT_CAPPED)
+        index_resizing(doc, size);
+    doc->size = size;
+}
 
 /* Fetches a small content that only the store has. Lets the lock go. */
 static int fetch(
@@ -117,7 +125,7 @@ static int small_resize(struct tree *tree, struct document *doc, uint64_t size)
             return err;
         }
     }
-    doc->size = size;
+    set_size(doc, size);
     doc->flags |= DOCUMENT_CONTENT_DIRTY | DOCUMENT_FIELDS_STALE;
     return 0;
 }
@@ -234,7 +242,7 @@ ssize_t file_write(
     if (err)
         return err;
     if (end > doc->size)
-        doc->size = end;
+        set_size(doc, end);
     doc->flags |= DOCUMENT_BLOB_DIRTY | DOCUMENT_FIELDS_STALE;
     return (ssize_t) len;
 }
@@ -246,7 +254,7 @@ static void empty_large(struct tree *tree, struct document *doc)
     if (content_blob(content))
         journal_dead_blob(tree, content_blob(content));
     doc->content = NULL;
-    doc->size = 0;
+    set_size(doc, 0);
     tree_discard_content(tree, content);
     doc->flags |= DOCUMENT_CONTENT_DIRTY | DOCUMENT_FIELDS_STALE;
 }
@@ -281,7 +289,7 @@ int file_truncate(struct tree *tree, struct document *doc, uint64_t size)
         if (err)
             return err;
     }
-    doc->size = size;
+    set_size(doc, size);
     doc->flags |= DOCUMENT_BLOB_DIRTY | DOCUMENT_FIELDS_STALE;
     return 0;
 }
@@ -321,7 +329,7 @@ int file_allocate(struct tree *tree, struct document *doc, int mode, uint64_t of
     if (err)
         return err;
     if (!keep && end > doc->size)
-        doc->size = end;
+        set_size(doc, end);
     doc->flags |= DOCUMENT_BLOB_DIRTY | DOCUMENT_FIELDS_STALE;
     return 0;
 }

@@ -164,6 +164,10 @@ int index_file(struct index *index, struct dentry *d, int64_t key, bool parked)
     if (was_filed)
         btree_remove(tree_of(index, was_parked), slot->key, d);
     index->members += added;
+    if (added && index->kind == INDEX_CAPPED) {
+        index->cap.bytes += d->doc->size;
+        d->doc->flags |= DOCUMENT_CAPPED;
+    }
     slot->key = key;
     set_parked(d, at, parked);
     return 0;
@@ -179,11 +183,26 @@ void index_unfile(struct index *index, struct dentry *d)
     if (is_filed(slot->key, parked))
         btree_remove(tree_of(index, parked), slot->key, d);
     index->members--;
+    if (index->kind == INDEX_CAPPED)
+        index->cap.bytes -= d->doc->size;
+    int64_t key = slot->key;
     slot_remove(d, at);
+    if (index->left)
+        index->left(index, d, key);
 }
 
 void index_unfile_all(struct dentry *d)
 {
     while (d->nslots)
         index_unfile(dentry_slots(d)[d->nslots - 1].index, d);
+}
+
+void index_resizing(struct document *doc, uint64_t size)
+{
+    for (struct dentry *d = doc->links; d; d = d->link_next) {
+        const struct index_slot *slots = dentry_slots(d);
+        for (unsigned int i = 0; i < d->nslots; i++)
+            if (slots[i].index->kind == INDEX_CAPPED)
+                slots[i].index->cap.bytes += size - doc->size;
+    }
 }

@@ -32,6 +32,16 @@ enum index_kind {
     INDEX_IDLE,     /* the collection's `user.ttl.idle` */
     INDEX_MAX,      /* the collection's `user.ttl.max` */
     INDEX_OWN,      /* deadlines that documents carry themselves */
+    /* Kinds of collections: no dates of the documents' own. */
+    INDEX_CAPPED,     /* the order in which names came into a capped collection */
+    INDEX_BUCKETS,    /* members of a time-series collection: see ttl/timeseries.h */
+    INDEX_TIMESERIES, /* a time-series collection's expireAfterSeconds, by bucket */
+};
+
+/* What a capped collection may hold, and holds; see ttl/capped.h. */
+struct index_cap {
+    uint64_t max_documents, max_bytes; /* 0: no limit */
+    uint64_t bytes;                    /* sum of the sizes of its names */
 };
 
 struct index {
@@ -55,6 +65,10 @@ struct index {
     uint64_t visit_number;      /* of the latest visit: who waited longest comes first */
     uint64_t pass;              /* the pass that `visited` belongs to */
     bool failing;               /* scheduled for a retry, not for what is due */
+    struct index_cap cap;       /* INDEX_CAPPED */
+    /* Told when a name's membership has ended, whatever the reason. NULL for most. */
+    void (*left)(struct index *index, struct dentry *d, int64_t key);
+    void *arg; /* for whoever set `left` */
 };
 
 /*
@@ -92,5 +106,8 @@ void index_unfile(struct index *index, struct dentry *d);
 
 /* Ends all memberships of a dentry. */
 void index_unfile_all(struct dentry *d);
+
+/* A document that is DOCUMENT_CAPPED is about to have another size: its collections' sums follow. */
+void index_resizing(struct document *doc, uint64_t size);
 
 #endif

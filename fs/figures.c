@@ -77,6 +77,8 @@ static bool take_collection(void *arg, struct collection *c)
     if (c->rules && c->rules->archive == SWITCH_YES && !t->fs->options.archive)
         warn(f, c, NULL,
             "on-expire is archive, but the mount has no archive= option: expired documents stay");
+    if (kinds_warning(c))
+        warn(f, c, NULL, kinds_warning(c));
     for (unsigned int i = 0; (index = survey_index_of(c, i)) != NULL; i++)
         take_index(t, c, index);
     if (f->n_collections == FIGURES_COLLECTIONS) {
@@ -87,6 +89,7 @@ static bool take_collection(void *arg, struct collection *c)
     one->path = path_of(c);
     one->collections = c->doc.nlink - 2;
     one->documents = c->names.count - one->collections;
+    kinds_figures(c, &one->kinds);
     f->failed |= !one->path;
     return !f->failed;
 }

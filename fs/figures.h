@@ -7,6 +7,7 @@
 #define TTLFS_FS_FIGURES_H
 
 #include "fs/fs.h"
+#include "fs/kinds.h"
 #include "ttl/survey.h"
 
 /* At most so many collections and indexes are listed one by one, and so many warnings. */
@@ -18,6 +19,7 @@
 struct figures_collection {
     char *path;
     uint64_t documents, collections; /* directly in it */
+    struct kinds_figures kinds;
 };
 
 struct figures_index {

@@ -81,6 +81,9 @@ double fs_entry_timeout(struct fs *fs, struct dentry *d, int64_t now_ms)
      * to be forgotten then, at more cost than one more lookup.
      */
     const struct ruleset *rs = ruleset_of(&fs->ttl, d->parent);
+    /* Whatever is made in a capped collection may end any other name there, at once. */
+    if (rs && rs->capped)
+        return 0;
     if (doc->nopen &&
         (!rs || rs->files_by_fields ||
             (doc->flags & DOCUMENT_FIELDS_STALE && filing_wants_fields(&fs->ttl, doc))))

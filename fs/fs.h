@@ -64,6 +64,7 @@ struct handle {
     bool creator;              /* this descriptor created the document */
     bool no_atime;             /* opened with O_NOATIME: not an access */
     bool wrote;
+    int64_t horizon; /* a listing of a capped collection: names that came later are left out */
 };
 
 static inline struct fs *fs_of(fuse_req_t req)

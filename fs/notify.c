@@ -9,12 +9,13 @@
 /* Notifications that only save memory or freshness are dropped beyond this many. */
 #define QUEUE_MAX_JOBS 100000
 
-enum notify_kind { EXPIRE_NAME, DROP_NAME, ATTRIBUTES };
+enum notify_kind { EXPIRE_NAME, DROP_NAME, DELETED, ATTRIBUTES };
 
 struct notify_job {
     struct notify_job *next;
     enum notify_kind kind;
-    fuse_ino_t ino; /* of the parent, for names */
+    fuse_ino_t ino;   /* of the parent, for names */
+    fuse_ino_t child; /* DELETED */
     uint8_t len;
     char name[];
 };
@@ -31,6 +32,10 @@ static void send(struct notifier *notifier, struct notify_job *job)
         break;
     case DROP_NAME:
         (void) fuse_lowlevel_notify_inval_entry(session, job->ino, job->name, job->len);
+        break;
+    case DELETED:
+        /* Raises IN_DELETE_SELF, which dropping the name would not. */
+        (void) fuse_lowlevel_notify_delete(session, job->ino, job->child, job->name, job->len);
         break;
     case ATTRIBUTES:
         (void) fuse_lowlevel_notify_inval_inode(session, job->ino, -1, 0);
@@ -124,6 +129,13 @@ void notifier_expire_name(struct notifier *n, fuse_ino_t parent, const char *nam
 void notifier_drop_name(struct notifier *n, fuse_ino_t parent, const char *name, size_t len)
 {
     struct notify_job job = {.kind = DROP_NAME, .ino = parent, .len = (uint8_t) len};
+    (void) queue(n, &job, name);
+}
+
+void notifier_deleted(
+    struct notifier *n, fuse_ino_t parent, fuse_ino_t child, const char *name, size_t len)
+{
+    struct notify_job job = {.kind = DELETED, .ino = parent, .child = child, .len = (uint8_t) len};
     (void) queue(n, &job, name);
 }
 

@@ -44,6 +44,10 @@ void notifier_expire_name(
 /* A name is gone: lets the kernel give its memory back. Left out when too much is queued. */
 void notifier_drop_name(struct notifier *notifier, fuse_ino_t parent, const char *name, size_t len);
 
+/* The same for a name that others may still have cached, and whose watchers are to hear of it. */
+void notifier_deleted(
+    struct notifier *notifier, fuse_ino_t parent, fuse_ino_t child, const char *name, size_t len);
+
 /* Attributes changed (a directory's times and size after expiry). Left out as above. */
 void notifier_attributes(struct notifier *notifier, fuse_ino_t ino);
 

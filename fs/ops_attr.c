@@ -4,6 +4,7 @@
 #include "fs/access_time.h"
 #include "fs/control.h"
 #include "fs/fs.h"
+#include "fs/kinds.h"
 #include "fs/privileges.h"
 #include "fs/statx.h"
 
@@ -13,6 +14,7 @@
 #include "ttl/deadline.h"
 #include "ttl/events.h"
 #include "ttl/filing.h"
+#include "ttl/timeseries.h"
 
 #include <errno.h>
 #include <string.h>
@@ -55,11 +57,16 @@ static int set_size(struct fs *fs, struct document *doc, uint64_t size, const st
     if (err)
         return err;
     bool nothing = size == 0 && doc->size == 0;
-    err = file_truncate(fs->tree, doc, size);
+    if (doc->flags & DOCUMENT_CAPPED)
+        err = kinds_grow(fs, doc, size, now);
+    if (!err)
+        err = file_truncate(fs->tree, doc, size);
     /* As tmpfs: truncate(2) of an empty file to nothing leaves the times alone, ftruncate(2) does not. */
     if (!err && nothing && !handle)
         *ret_times = false;
     if (!err) {
+        if (doc->flags & DOCUMENT_CAPPED)
+            kinds_grew(fs, doc, now);
         filing_written(&fs->ttl, doc, timespec_ms(now), handle && handle->creator);
         if (*ret_times)
             document_set_mtime(doc, now);
@@ -153,6 +160,7 @@ void op_setattr(
     if (!err)
         err = change(req, doc, attr, to_set, handle, now);
     bool forward = !err && by_path && fs_look(fs, doc, now_ms);
+    forward |= timeseries_came_forward(&fs->ttl);
     if (!err && by_path && doc->links)
         ttl_tell(&fs->ttl, TTL_EVENT_CHANGED, doc->links, now_ms);
     fs_stat(fs, doc, &st);

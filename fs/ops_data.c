@@ -4,6 +4,7 @@
 #include "fs/access_time.h"
 #include "fs/control.h"
 #include "fs/fs.h"
+#include "fs/kinds.h"
 #include "fs/log.h"
 #include "fs/privileges.h"
 
@@ -11,6 +12,7 @@
 #include "ttl/deadline.h"
 #include "ttl/events.h"
 #include "ttl/filing.h"
+#include "ttl/timeseries.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -179,11 +181,14 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
     tree_lock(fs->tree);
     struct timespec now = fs_now(fs);
     int tries = 0;
-    ssize_t n;
-    do
-        n = file_write(fs->tree, doc, buf, size, (uint64_t) off);
-    while (fs_room_may_come(fs, (int) n, &tries));
+    ssize_t n = doc->flags & DOCUMENT_CAPPED ? kinds_grow(fs, doc, (uint64_t) off + size, now) : 0;
+    if (n == 0)
+        do
+            n = file_write(fs->tree, doc, buf, size, (uint64_t) off);
+        while (fs_room_may_come(fs, (int) n, &tries));
     if (n >= 0) {
+        if (doc->flags & DOCUMENT_CAPPED)
+            kinds_grew(fs, doc, now);
         filing_written(&fs->ttl, doc, timespec_ms(now), handle->creator);
         document_set_mtime(doc, now);
         document_set_ctime(doc, now);
@@ -207,13 +212,19 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
  * A descriptor was closed or synced: looks at the document's fields, and the kernel hears of it when
  * that brought the deadline forward. Replies.
  */
-static void look_and_reply(fuse_req_t req, struct document *doc, int err)
+static void look_and_reply(fuse_req_t req, const struct handle *handle, bool closes, int err)
 {
     struct fs *fs = fs_of(req);
+    struct document *doc = handle->doc;
     tree_lock(fs->tree);
     bool forward = fs_look(fs, doc, fs_now_ms(fs));
+    if (closes && !err)
+        err = -kinds_close(handle);
+    bool all = timeseries_came_forward(&fs->ttl);
     tree_unlock(fs->tree);
-    if (forward)
+    if (all)
+        notifier_forget_names(&fs->notifier);
+    else if (forward)
         fs_deadline_came_forward(fs, doc);
     fuse_reply_err(req, err);
 }
@@ -224,7 +235,7 @@ void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
         fuse_reply_err(req, 0);
         return;
     }
-    look_and_reply(req, fs_handle(fi)->doc, 0);
+    look_and_reply(req, fs_handle(fi), true, 0);
 }
 
 void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
@@ -240,6 +251,8 @@ void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     bool forward = handle->wrote && fs_look(fs, doc, fs_now_ms(fs));
     if (handle->wrote && doc->links && ttl_is_heard(&fs->ttl))
         ttl_tell(&fs->ttl, TTL_EVENT_CHANGED, doc->links, fs_now_ms(fs));
+    kinds_release(fs, handle);
+    forward |= timeseries_came_forward(&fs->ttl);
     fs_handle_free(fs, handle);
     tree_unlock(fs->tree);
     if (forward)
@@ -256,7 +269,7 @@ void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_inf
         return;
     }
     int err = -committer_wait_for(&fs->committer, req);
-    look_and_reply(req, fs_handle(fi)->doc, err);
+    look_and_reply(req, fs_handle(fi), false, err);
 }
 
 void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
@@ -280,10 +293,14 @@ void op_fallocate(
     struct document *doc = handle->doc;
     tree_lock(fs->tree);
     struct timespec now = fs_now(fs);
-    int tries = 0, err;
-    do
-        err = file_allocate(fs->tree, doc, mode, (uint64_t) offset, (uint64_t) length);
-    while (fs_room_may_come(fs, err, &tries));
+    bool grows = doc->flags & DOCUMENT_CAPPED && !(mode & FALLOC_FL_KEEP_SIZE);
+    int tries = 0, err = grows ? kinds_grow(fs, doc, (uint64_t) (offset + length), now) : 0;
+    if (!err)
+        do
+            err = file_allocate(fs->tree, doc, mode, (uint64_t) offset, (uint64_t) length);
+        while (fs_room_may_come(fs, err, &tries));
+    if (!err && grows)
+        kinds_grew(fs, doc, now);
     if (!err) {
         filing_written(&fs->ttl, doc, timespec_ms(now), handle->creator);
         document_set_mtime(doc, now);

@@ -8,6 +8,7 @@
 #include "fs/control.h"
 #include "fs/find.h"
 #include "fs/fs.h"
+#include "fs/kinds.h"
 
 #include "ttl/deadline.h"
 
@@ -19,8 +20,25 @@
 #define COOKIE_DOT 1
 #define COOKIE_DOTDOT 2
 
-/* fi->fh of an open directory. */
+/* fi->fh of an open directory: this, or the handle of a listing that kinds_opendir made. */
 #define DIR_NOATIME 1
+
+static struct handle *listing_of(const struct fuse_file_info *fi)
+{
+    return fi->fh > DIR_NOATIME ? fs_handle(fi) : NULL;
+}
+
+static bool is_noatime(const struct fuse_file_info *fi)
+{
+    return fi->fh == DIR_NOATIME || (listing_of(fi) && listing_of(fi)->no_atime);
+}
+
+static void close_listing(struct fs *fs, struct handle *handle)
+{
+    tree_lock(fs->tree);
+    fs_handle_free(fs, handle);
+    tree_unlock(fs->tree);
+}
 
 void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
@@ -32,21 +50,30 @@ void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     }
     /* The flags come with this request only. */
     fi->fh = fi->flags & O_NOATIME ? DIR_NOATIME : 0;
-    fuse_reply_open(req, fi);
+    struct fs *fs = fs_of(req);
+    struct handle *handle = control_is_node(ino) ? NULL : kinds_opendir(fs, ino, fi->flags);
+    if (handle)
+        fi->fh = (uint64_t) (uintptr_t) handle;
+    if (fuse_reply_open(req, fi) != 0 && handle)
+        close_listing(fs, handle);
 }
 
 void op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-    if (find_is_node(ino))
+    if (find_is_node(ino)) {
         find_releasedir(req, fi);
-    else
-        fuse_reply_err(req, 0);
+        return;
+    }
+    if (listing_of(fi))
+        close_listing(fs_of(req), listing_of(fi));
+    fuse_reply_err(req, 0);
 }
 
 struct listing {
     fuse_req_t req;
     struct fs *fs;
     bool plus;
+    struct handle *handle; /* capped collections */
     char *buf;
     size_t size, used;
     struct document **given; /* documents that the kernel gets a reference to */
@@ -93,7 +120,7 @@ static void add_names(struct listing *l, struct collection *c, uint64_t off, int
     struct fs *fs = l->fs;
     for (struct dentry *d = names_after(&c->names, off); d; d = names_next(d)) {
         struct fuse_entry_param e = {0};
-        if (ttl_hidden(&fs->ttl, d, now_ms))
+        if (ttl_hidden(&fs->ttl, d, now_ms) || (l->handle && !kinds_lists(l->handle, d)))
             continue;
         if (l->plus) {
             fs_fill_entry(fs, d, now_ms, &e);
@@ -119,6 +146,7 @@ static void list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
     struct listing l = {.req = req,
         .fs = fs,
         .plus = plus,
+        .handle = listing_of(fi),
         .size = size,
         .buf = malloc(size),
         .given = plus ? malloc((size / 128 + 1) * sizeof(struct document *)) : NULL};
@@ -129,10 +157,12 @@ static void list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
     tree_lock(fs->tree);
     struct collection *c = document_collection(fs_document(fs, ino));
     uint64_t off = (uint64_t) offset;
+    if (l.handle && off == 0)
+        l.handle->horizon = (int64_t) fs->tree->next_ino;
     struct timespec now = fs_now(fs);
     if (add_dots(&l, c, &off))
         add_names(&l, c, off, timespec_ms(now));
-    if (fi->fh != DIR_NOATIME && !fs_is_remover(req))
+    if (!is_noatime(fi) && !fs_is_remover(req))
         access_time_touch(fs, &c->doc, now);
     tree_unlock(fs->tree);
     if (fuse_reply_buf(req, l.buf, l.used) != 0 && l.ngiven) {

@@ -4,6 +4,7 @@
 #include "fs/control.h"
 #include "fs/find.h"
 #include "fs/fs.h"
+#include "fs/kinds.h"
 #include "fs/session.h"
 
 #include "core/document_acl.h"
@@ -13,6 +14,7 @@
 #include "ttl/filing.h"
 #include "ttl/monitor.h"
 #include "ttl/prune.h"
+#include "ttl/timeseries.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -119,6 +121,23 @@ static int claim_name(struct fs *fs, struct collection *c, const char *name, str
     return fs_expire(fs, d, now);
 }
 
+/*
+ * The same, and room for it where the collection is capped. Lets go, when many have to make room.
+ * @doc  gets the name; NULL: a new, empty one
+ * Errors: also -ENOSPC, -EFBIG.
+ */
+static int claim_place(struct fs *fs, struct collection *c, const char *name, struct document *doc,
+    struct timespec now)
+{
+    int err;
+    do {
+        err = claim_name(fs, c, name, now);
+        if (!err)
+            err = kinds_make_room(fs, c, doc, NULL, now);
+    } while (err > 0);
+    return err;
+}
+
 /* Who owns what is made in a collection: the caller, or the group of a setgid directory. */
 static struct document_seed seed_for(fuse_req_t req, const struct collection *c, mode_t mode,
     dev_t rdev, const char *target, struct timespec now)
@@ -160,7 +179,9 @@ static void make(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mod
     struct dentry *d;
     int tries = 0, err;
     do {
-        err = claim_name(fs, c, name, now);
+        err = S_ISDIR(mode) ? claim_name(fs, c, name, now) : claim_place(fs, c, name, NULL, now);
+        if (!err)
+            err = kinds_may_make(c, mode);
         if (!err)
             err = tree_make(fs->tree, &seed, &doc);
     } while (fs_room_may_come(fs, err, &tries));
@@ -172,6 +193,8 @@ static void make(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mod
         fs_fill_entry(fs, d, timespec_ms(now), &e);
     if (!err && !S_ISDIR(mode))
         ttl_tell(&fs->ttl, TTL_EVENT_CREATED, d, timespec_ms(now));
+    if (!err)
+        kinds_came(fs, c, doc, now);
     if (doc)
         document_unpin(fs->tree, doc);
     tree_unlock(fs->tree);
@@ -213,12 +236,15 @@ void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name
     struct document *doc = fs_document(fs, ino);
     struct dentry *d;
     bool gone = doc->flags & DOCUMENT_REMOVED || ttl_document_hidden(&fs->ttl, doc, now_ms);
-    int err = gone ? -ENOENT : 0;
+    int err = gone ? -ENOENT : kinds_admit(fs, c, doc);
     if (!err)
-        err = claim_name(fs, c, name, now);
+        err = claim_place(fs, c, name, doc, now);
+    if (!err)
+        err = kinds_arrive(fs, c, doc);
     if (!err)
         err = tree_link(fs->tree, doc, c, name, strlen(name), now, &d);
     if (!err) {
+        kinds_came(fs, c, doc, now);
         fs_fill_entry(fs, d, now_ms, &e);
         ttl_tell(&fs->ttl, TTL_EVENT_CREATED, d, now_ms);
         /* What its fields say under this collection's rules is not known before the reply is made.
@@ -275,7 +301,10 @@ void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
         else
             err = ttl_unlink(&fs->ttl, d, now, TTL_EVENT_DELETED);
     }
+    bool forward = timeseries_came_forward(&fs->ttl);
     tree_unlock(fs->tree);
+    if (forward)
+        notifier_forget_names(&fs->notifier);
     fs_reply_done(req, -err);
 }
 
@@ -364,7 +393,7 @@ void op_create(
     struct dentry *d = NULL;
     int tries = 0, err;
     do {
-        err = tmpfile ? 0 : claim_name(fs, c, name, now);
+        err = tmpfile ? 0 : claim_place(fs, c, name, NULL, now);
         if (!err)
             err = tree_make(fs->tree, &seed, &doc);
     } while (fs_room_may_come(fs, err, &tries));
@@ -382,6 +411,8 @@ void op_create(
         ttl_tell(&fs->ttl, TTL_EVENT_CREATED, d, timespec_ms(now));
     if (err && d)
         (void) tree_unlink(fs->tree, d, now);
+    else if (d)
+        kinds_came(fs, c, doc, now);
     if (err && doc)
         document_unpin(fs->tree, doc);
     tree_unlock(fs->tree);

@@ -7,10 +7,12 @@
 #include "fs/control.h"
 #include "fs/find.h"
 #include "fs/fs.h"
+#include "fs/kinds.h"
 
 #include "ttl/deadline.h"
 #include "ttl/events.h"
 #include "ttl/filing.h"
+#include "ttl/timeseries.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -102,6 +104,26 @@ static int arrived(struct rename *r, struct departure *from)
     return err;
 }
 
+/*
+ * Before anything changes: is there room for a document in the capped collection that it goes to?
+ * Returns 1 when the lock was let go and all has to be looked at again.
+ */
+static int reserve(
+    struct rename *r, struct collection *to, struct document *doc, const struct dentry *target)
+{
+    if (r->from == r->to || document_is_collection(doc))
+        return 0;
+    return kinds_make_room(r->fs, to, doc, target, r->now);
+}
+
+/* It is the newest there. To be called in the same hold of the lock, before it moves. */
+static int arrive(struct rename *r, struct collection *to, struct document *doc)
+{
+    if (r->from == r->to || document_is_collection(doc))
+        return 0;
+    return kinds_arrive(r->fs, to, doc);
+}
+
 static int exchange(struct rename *r, struct dentry *a, struct dentry *b)
 {
     struct document *of_a = a->doc, *of_b = b->doc;
@@ -110,8 +132,21 @@ static int exchange(struct rename *r, struct dentry *a, struct dentry *b)
     if ((document_is_collection(of_a) && tree_is_below(r->to, document_collection(of_a))) ||
         (document_is_collection(of_b) && tree_is_below(r->from, document_collection(of_b))))
         return -EINVAL;
+    int err = reserve(r, r->to, of_a, b);
+    if (!err)
+        err = reserve(r, r->from, of_b, a);
+    if (!err)
+        err = arrive(r, r->to, of_a);
+    if (!err)
+        err = arrive(r, r->from, of_b);
+    if (err)
+        return err;
     struct departure from_a = departs(r, of_a), from_b = departs(r, of_b);
-    int err = tree_exchange(r->fs->tree, a, b, r->now);
+    err = tree_exchange(r->fs->tree, a, b, r->now);
+    if (!err) {
+        kinds_came(r->fs, r->to, of_a, r->now);
+        kinds_came(r->fs, r->from, of_b, r->now);
+    }
     if (err) {
         ruleset_put(from_a.rules);
         ruleset_put(from_b.rules);
@@ -165,6 +200,21 @@ static int replace(struct rename *r, struct dentry *d, struct dentry *target)
     return tree_unlink(fs->tree, target, r->now);
 }
 
+/* May what is renamed be where it is to be? Lets go. */
+static int admit(struct rename *r)
+{
+    struct fs *fs = r->fs;
+    if (r->from == r->to)
+        return 0;
+    const struct dentry *d = fs_find(fs, r->from, r->name, r->now_ms);
+    int err = d ? kinds_admit(fs, r->to, d->doc) : -ENOENT;
+    if (err || !(r->flags & RENAME_EXCHANGE))
+        return err;
+    d = fs_find(fs, r->to, r->newname, r->now_ms);
+    return d ? kinds_admit(fs, r->from, d->doc) : -ENOENT;
+}
+
+/* Returns 1 when it has changed nothing and must be called again. */
 static int rename_locked(struct rename *r)
 {
     struct fs *fs = r->fs;
@@ -187,6 +237,11 @@ static int rename_locked(struct rename *r)
     bool same = target && target->doc == doc;
     if (same && !hidden)
         return 0;
+    err = reserve(r, r->to, doc, target);
+    if (!err && r->flags & RENAME_WHITEOUT)
+        err = kinds_may_make(r->from, S_IFCHR);
+    if (err)
+        return err;
     struct document *whiteout = NULL;
     if (r->flags & RENAME_WHITEOUT) {
         err = make_whiteout(r, &whiteout);
@@ -206,6 +261,8 @@ static int rename_locked(struct rename *r)
     if (told)
         ttl_tell(&fs->ttl, TTL_EVENT_DELETED, d, r->now_ms);
     if (!err)
+        err = arrive(r, r->to, doc);
+    if (!err)
         err = move(r, &d, whiteout);
     if (whiteout)
         document_unpin(fs->tree, whiteout);
@@ -217,6 +274,9 @@ static int rename_locked(struct rename *r)
         ruleset_put(from.rules);
         return err;
     }
+    kinds_came(fs, r->to, doc, r->now);
+    if (r->flags & RENAME_WHITEOUT && r->from != r->to)
+        kinds_came(fs, r->from, doc, r->now);
     return arrived(r, &from);
 }
 
@@ -248,7 +308,10 @@ void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t n
         .caller = fuse_req_ctx(req),
         .now = fs_now(fs)};
     r.now_ms = timespec_ms(r.now);
-    int err = rename_locked(&r);
+    int err = strlen(newname) > DOCUMENT_NAME_MAX_BYTES ? -ENAMETOOLONG : admit(&r);
+    while (!err && (err = rename_locked(&r)) > 0)
+        err = 0;
+    r.forward |= timeseries_came_forward(&fs->ttl);
     tree_unlock(fs->tree);
     /*
      * Before the reply, because the kernel moves its cached name, with the old time-out, as soon as

@@ -5,11 +5,13 @@
 #include "fs/access.h"
 #include "fs/control.h"
 #include "fs/fs.h"
+#include "fs/kinds.h"
 #include "fs/ops_acl.h"
 
 #include "ttl/deadline.h"
 #include "ttl/limbo.h"
 #include "ttl/rules.h"
+#include "ttl/timeseries.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -129,11 +131,16 @@ void op_setxattr(
         config_begin(req, doc, name, &change);
         err = access_check_rule(fs, &caller, doc, name, value, size, timespec_ms(now), &why);
         if (!err)
+            kinds_prepare(fs, doc, name, now);
+        if (!err)
             err = rules_set(
                 &fs->ttl, doc, name, value, size, flags, timespec_ms(now), &forward, &why);
         config_end(fs, doc, name, err, &change);
         if (err)
             fs_note_refusal(doc, &why);
+        else if (strcmp(name, TTL_XATTR_PREFIX "capped") == 0)
+            kinds_trim(fs, document_collection(doc));
+        forward |= timeseries_came_forward(&fs->ttl);
         document_unpin(fs->tree, doc);
     } else {
         err = set_plain(fs, doc, name, value, size, flags);
@@ -173,11 +180,14 @@ void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
         document_pin(doc);
         config_begin(req, doc, name, &change);
         err = access_check_rule(fs, &caller, doc, name, NULL, 0, timespec_ms(now), &why);
+        if (!err)
+            err = rules_may_end(doc, name, &why);
         if (err)
             fs_note_refusal(doc, &why);
         else
             err = rules_remove(&fs->ttl, doc, name, timespec_ms(now), &forward);
         config_end(fs, doc, name, err, &change);
+        forward |= timeseries_came_forward(&fs->ttl);
         document_unpin(fs->tree, doc);
     } else {
         err = remove_plain(fs, doc, name);
@@ -258,7 +268,7 @@ void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
         /* As every filesystem: trusted attributes are not there for anybody else. */
         if (!root && strncmp(x->bytes, "trusted.", 8) == 0)
             continue;
-        if (strncmp(x->bytes, LIMBO_XATTR_PREFIX, sizeof LIMBO_XATTR_PREFIX - 1) == 0 ||
+        if (strncmp(x->bytes, DOCUMENT_NOTE_PREFIX, sizeof DOCUMENT_NOTE_PREFIX - 1) == 0 ||
             (fs->options.noacl && acl_is_name(x->bytes)))
             continue;
         memcpy(names + at, x->bytes, x->name_len + 1U);

@@ -63,6 +63,7 @@ static void write_metrics(struct text *text, const struct ttl_metrics *m)
     text_member_int(text, "archivedDocuments", (int64_t) m->archived_documents);
     text_member_int(text, "errors", (int64_t) m->errors);
     text_member_int(text, "hiddenAccesses", (int64_t) m->hidden_accesses);
+    text_member_int(text, "evictedDocuments", (int64_t) m->evicted_documents);
     text_close(text, '}');
     text_close(text, '}');
 }
@@ -77,6 +78,7 @@ static void write_collections(struct text *text, const struct figures *f)
         text_open(text, '{');
         text_member_int(text, "documents", (int64_t) c->documents);
         text_member_int(text, "collections", (int64_t) c->collections);
+        kinds_write(text, &c->kinds);
         text_close(text, '}');
     }
     text_close(text, '}');

@@ -16,10 +16,11 @@
 static char *path_of(const bson_t *line)
 {
     const char *collection = ctl_string(line, "collection"), *name = ctl_string(line, "name");
-    collection += collection && collection[0] == '/';
-    if (!collection || !collection[0])
-        return ctl_keep(strdup(name ? name : "?"));
-    return ctl_keep(ctl_join(collection, name ? name : "?"));
+    if (!name)
+        name = "?";
+    if (!collection || strcmp(collection, "/") == 0)
+        return ctl_keep(strdup(name));
+    return ctl_keep(ctl_join(collection[0] == '/' ? collection + 1 : collection, name));
 }
 
 /* One line of due.jsonl for people. Returns false when it says that more are left out. */

@@ -64,9 +64,9 @@ static void print_event(const bson_t *event)
             (long long) ctl_int(event, "count", 0));
         return;
     }
-    collection += collection && collection[0] == '/';
-    char *path = ctl_join(collection ? collection : "", name);
-    char *escaped = ctl_escape(collection && *collection ? path : name);
+    bool in_root = !collection || strcmp(collection, "/") == 0;
+    char *path = in_root ? NULL : ctl_join(collection + (collection[0] == '/'), name);
+    char *escaped = ctl_escape(path ? path : name);
     printf("%s  %-8s  %s%s%s%s\n", when, kind ? kind : "?", escaped, reason ? "  (" : "",
         reason ? reason : "", reason ? ")" : "");
     free(escaped);

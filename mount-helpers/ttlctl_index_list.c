@@ -159,29 +159,26 @@ int ctl_index_list(struct ctl *ctl, int argc, char **argv)
     return CTL_OK;
 }
 
-/* Every member on a line of its own, those of objects inside with a dotted name. */
-static void print_members(const bson_t *doc, const char *prefix)
+/* Every figure on a line. What is MongoDB's explain() again, in its own shape, is for programs. */
+static void print_members(const bson_t *doc)
 {
     bson_iter_t iter;
     if (!bson_iter_init(&iter, doc))
         return;
     while (bson_iter_next(&iter)) {
-        bson_t part;
-        char *name;
-        if (asprintf(&name, "%s%s%s", prefix, *prefix ? "." : "", bson_iter_key(&iter)) < 0)
-            abort();
-        if (BSON_ITER_HOLDS_DOCUMENT(&iter) && ctl_part_at(&iter, &part)) {
-            print_members(&part, name);
-        } else {
-            bson_t one = BSON_INITIALIZER;
-            bson_append_iter(&one, "v", 1, &iter);
-            char *json = bson_as_relaxed_extended_json(&one, NULL);
-            /* { "v" : VALUE } */
-            printf("%-20s %.*s\n", name, (int) strlen(json) - 10, json + 8);
-            bson_free(json);
-            bson_destroy(&one);
-        }
-        free(name);
+        const char *name = bson_iter_key(&iter);
+        bson_t one = BSON_INITIALIZER;
+        if (strcmp(name, "queryPlanner") == 0 || strcmp(name, "executionStats") == 0)
+            continue;
+        bson_append_iter(&one, "v", 1, &iter);
+        char *json = bson_as_relaxed_extended_json(&one, NULL);
+        /* { "v" : VALUE } */
+        if (BSON_ITER_HOLDS_UTF8(&iter))
+            printf("%-13s %s\n", name, bson_iter_utf8(&iter, NULL));
+        else
+            printf("%-13s %.*s\n", name, (int) strlen(json) - 10, json + 8);
+        bson_free(json);
+        bson_destroy(&one);
     }
 }
 
@@ -207,7 +204,7 @@ static int explain(const struct ctl *ctl, const char *dir, char **filters, int n
         ctl_json_document(stdout, &doc);
         putchar('\n');
     } else {
-        print_members(&doc, "");
+        print_members(&doc);
     }
     bson_destroy(&doc);
     free(text);

@@ -231,18 +231,13 @@ const char *ctl_string(const bson_t *doc, const char *path)
 
 int ctl_getxattr(const char *path, const char *name, char **ret_value)
 {
-    char *value = malloc(XATTR_SIZE_MAX + 1);
-    if (!value)
+    static char value[XATTR_SIZE_MAX];
+    ssize_t len = getxattr(path, name, value, sizeof value);
+    if (len < 0)
+        return -errno;
+    *ret_value = strndup(value, (size_t) len);
+    if (!*ret_value)
         abort();
-    ssize_t len = getxattr(path, name, value, XATTR_SIZE_MAX);
-    if (len < 0) {
-        int err = errno;
-        free(value);
-        return -err;
-    }
-    value[len] = '\0';
-    char *fitting = realloc(value, (size_t) len + 1);
-    *ret_value = fitting ? fitting : value;
     return 0;
 }
 

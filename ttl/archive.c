@@ -114,7 +114,7 @@ int archive_origin_decode(const bson_t *b, struct archive_origin *ret_origin)
 static int copy_xattrs(const struct document *doc, struct archive_copy *copy)
 {
     for (const struct xattr *x = doc->xattrs; x; x = x->next) {
-        if (strncmp(x->bytes, LIMBO_XATTR_PREFIX, sizeof LIMBO_XATTR_PREFIX - 1) == 0)
+        if (strncmp(x->bytes, DOCUMENT_NOTE_PREFIX, sizeof DOCUMENT_NOTE_PREFIX - 1) == 0)
             continue;
         struct xattr *one = xattr_new(x->bytes, xattr_value(x), x->value_len);
         if (!one)

@@ -1,6 +1,7 @@
 #include "ttl/deadline.h"
 
 #include "core/dates.h"
+#include "ttl/timeseries.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -56,7 +57,14 @@ int64_t ttl_index_date(const struct ruleset *rs, struct dentry *d, const struct 
     int64_t jitter_ms = ttl_jitter_ms(doc, (int64_t) index->spec.jitter_s * 1000);
 
     switch (index->kind) {
+    case INDEX_TIMESERIES:
+        if (!rs->timeseries)
+            return DATE_NEVER_MS;
+        return timeseries_key(rs->timeseries, d, timeseries_date_ms(rs->timeseries, d));
     case INDEX_FIELD: {
+        /* There a TTL index is on the time field, and buckets go as a whole. */
+        if (rs->timeseries && index->ttl)
+            return timeseries_date_ms(rs->timeseries, d);
         const struct index_slot *slot = index_slot(d, index, NULL);
         return slot && value_key_is_date(slot->key) ? slot->key : DATE_NEVER_MS;
     }
@@ -72,6 +80,8 @@ int64_t ttl_index_date(const struct ruleset *rs, struct dentry *d, const struct 
         return after(idle_base(doc, rs->refresh), ttl_jitter_ms(doc, rs->jitter_ms));
     case INDEX_MAX:
         return p && p->max_ms ? DATE_NEVER_MS : doc->created_ms;
+    case INDEX_CAPPED:
+    case INDEX_BUCKETS:
     case INDEX_OWN:
         break;
     }
@@ -144,9 +154,18 @@ static enum ttl_reason reason_of(const struct index *index)
         return TTL_REASON_IDLE;
     case INDEX_MAX:
         return TTL_REASON_MAX;
+    case INDEX_TIMESERIES:
+        return TTL_REASON_TIMESERIES;
     default:
         return TTL_REASON_INDEX;
     }
+}
+
+/* A time-series collection's own rule; the index that files by it stands for other rules as well. */
+static int64_t rule_date_ms(const struct ruleset *rs, struct dentry *d)
+{
+    const struct timeseries *ts = rs->timeseries;
+    return ts && ts->spec.expire_after_s >= 0 ? timeseries_date_ms(ts, d) : DATE_NEVER_MS;
 }
 
 struct ttl_deadline ttl_deadline(struct ttl *ttl, struct dentry *d)
@@ -174,7 +193,9 @@ struct ttl_deadline ttl_deadline(struct ttl *ttl, struct dentry *d)
         if (!index->ttl || index->dropped || index->kind == INDEX_OWN || index->expire_after_ms < 0)
             continue;
         int64_t date_ms = slots[i].key;
-        if (index->kind != INDEX_FIELD)
+        if (index->kind == INDEX_TIMESERIES)
+            date_ms = rule_date_ms(rs, d);
+        else if (index->kind != INDEX_FIELD || rs->timeseries)
             date_ms = ttl_index_date(rs, d, index);
         else if (!value_key_is_date(date_ms))
             continue;
@@ -193,7 +214,7 @@ bool ttl_expired(struct ttl *ttl, struct dentry *d, int64_t now_ms)
 
 bool ttl_hidden(struct ttl *ttl, struct dentry *d, int64_t now_ms)
 {
-    if (dentry_in_limbo(d))
+    if (dentry_in_limbo(d) || (d->doc->flags & DOCUMENT_REFUSED && timeseries_refuses(d)))
         return true;
     /* Most names are in no index and have no rules of their own. */
     if (!d->nslots && !d->doc->policy)
@@ -237,6 +258,7 @@ void ttl_reason_text(const struct ttl_deadline *deadline, char *ret_text)
         [TTL_REASON_EXPIRE_AT] = "expireAt",
         [TTL_REASON_IDLE] = "idle",
         [TTL_REASON_MAX] = "max",
+        [TTL_REASON_TIMESERIES] = "timeseries",
         [TTL_REASON_HOLD] = "hold",
     };
     if (deadline->reason == TTL_REASON_INDEX)

@@ -20,6 +20,7 @@ enum ttl_reason {
     TTL_REASON_EXPIRE_AT,
     TTL_REASON_IDLE,
     TTL_REASON_MAX,
+    TTL_REASON_TIMESERIES,
     TTL_REASON_HOLD,
 };
 

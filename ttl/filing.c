@@ -3,7 +3,9 @@
 #include "core/dates.h"
 #include "core/fields.h"
 #include "core/file.h"
+#include "ttl/capped.h"
 #include "ttl/document_fields.h"
+#include "ttl/timeseries.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -30,6 +32,10 @@ static int64_t field_key(struct index *index, const struct dentry *d, const bson
 static int file_in_index(struct ttl *ttl, const struct ruleset *rs, struct index *index,
     struct dentry *d, const bson_t *fields)
 {
+    if (index->kind == INDEX_BUCKETS || index->kind == INDEX_TIMESERIES)
+        return 0; /* see file_in_series */
+    if (index->kind == INDEX_CAPPED)
+        return index_file(index, d, capped_order(ttl, d->doc), false);
     bool from_fields = index->kind == INDEX_FIELD || index->spec.filter;
     if (from_fields && !fields && !index_slot(d, index, NULL))
         return 0;
@@ -49,6 +55,23 @@ static int file_in_index(struct ttl *ttl, const struct ruleset *rs, struct index
     index->incomplete |= err != 0;
     if (!err && !parked)
         ttl_schedule_key(ttl, index, key);
+    return err;
+}
+
+/*
+ * A time-series collection's own index has its names by their own dates, whatever their buckets' are:
+ * never too late, and right whatever becomes of a bucket. After all others, which it asks.
+ */
+static int file_in_series(struct ttl *ttl, struct timeseries *ts, struct dentry *d)
+{
+    if (!timeseries_has(ts, d)) {
+        index_unfile(ts->rule, d);
+        return 0;
+    }
+    int64_t key = timeseries_key(ts, d, timeseries_own_ms(ts, d));
+    int err = index_file(ts->rule, d, key, key == DATE_NEVER_MS);
+    if (!err && key != DATE_NEVER_MS)
+        ttl_schedule_key(ttl, ts->rule, key);
     return err;
 }
 
@@ -118,9 +141,13 @@ int filing_update(struct ttl *ttl, struct dentry *d, const bson_t *fields)
         if (index != d->parent->own_deadlines && !in_force(rs, index))
             index_unfile(index, d);
     }
-    int err = 0;
+    int err = rs->timeseries ? timeseries_update(rs->timeseries, d, fields) : 0;
     for (unsigned int i = 0; i < rs->nindexes; i++) {
         int one = file_in_index(ttl, rs, rs->indexes[i], d, fields);
+        err = err ? err : one;
+    }
+    if (rs->timeseries) {
+        int one = file_in_series(ttl, rs->timeseries, d);
         err = err ? err : one;
     }
     if (d->doc->policy || d->doc->own_ttl_s || d->parent->own_deadlines) {
@@ -145,6 +172,11 @@ int filing_postpone(struct ttl *ttl, struct index *index, struct dentry *d, int6
     const struct ruleset *rs = ruleset_of(ttl, d->parent);
     if (!rs)
         return -ENOMEM;
+    if (rs->timeseries && index->kind == INDEX_FIELD) {
+        /* Its key is the field's, for queries. When its bucket is due, the collection's own index says. */
+        const struct index_slot *slot = index_slot(d, index, NULL);
+        return slot ? index_file(index, d, slot->key, true) : 0;
+    }
     int64_t key =
         index->kind == INDEX_OWN ? ttl_own_deadline_ms(rs, d) : ttl_index_date(rs, d, index);
     /* Due by this index and not expired all the same: something holds it. */
@@ -161,9 +193,18 @@ static void move_date(struct ttl *ttl, struct document *doc, int64_t *date, int6
         (void) filing_update_document(ttl, doc, NULL);
 }
 
+/*
+ * Is the document expired and hidden? One that was refused by its collection is only hidden: who has
+ * it open may still make it good.
+ */
+static bool is_over(struct ttl *ttl, struct document *doc, int64_t now_ms)
+{
+    return !(doc->flags & DOCUMENT_REFUSED) && ttl_document_hidden(ttl, doc, now_ms);
+}
+
 void filing_accessed(struct ttl *ttl, struct document *doc, int64_t now_ms, bool creator)
 {
-    if (ttl->read_only || ttl_document_hidden(ttl, doc, now_ms))
+    if (ttl->read_only || is_over(ttl, doc, now_ms))
         return;
     if (doc->accessed_ms == now_ms && (creator || doc->flags & DOCUMENT_EXTENDED))
         return;
@@ -177,7 +218,7 @@ void filing_accessed(struct ttl *ttl, struct document *doc, int64_t now_ms, bool
 
 void filing_written(struct ttl *ttl, struct document *doc, int64_t now_ms, bool creator)
 {
-    if (ttl->read_only || ttl_document_hidden(ttl, doc, now_ms))
+    if (ttl->read_only || is_over(ttl, doc, now_ms))
         return;
     filing_accessed(ttl, doc, now_ms, creator);
     if (doc->ts_ms != now_ms && journal_will_change(ttl->tree, doc) == 0)
@@ -215,6 +256,7 @@ static int file_by_fields(struct ttl *ttl, struct document *doc, bson_t *fields)
     int32_t own_ttl_s = 0;
     (void) fields_ttl_seconds(fields, &own_ttl_s);
     doc->own_ttl_s = own_ttl_s;
+    doc->flags &= ~(uint32_t) DOCUMENT_TIMELESS;
     int err = 0;
     for (struct dentry *d = doc->links; d; d = d->link_next) {
         const struct ruleset *rs = ruleset_of(ttl, d->parent);
@@ -282,6 +324,20 @@ static void look_end(struct ttl *ttl, const struct look *look)
     *at = look->next;
 }
 
+int filing_fields(struct ttl *ttl, struct document *doc, bson_t *ret_fields)
+{
+    bool stale = doc->flags & DOCUMENT_FIELDS_STALE;
+    document_pin(doc);
+    int err = parse_content(ttl, doc, ret_fields);
+    if (!err)
+        err = attribute_fields_add(ret_fields, doc->xattrs);
+    /* Nobody was filed by them. */
+    if (stale)
+        doc->flags |= DOCUMENT_FIELDS_STALE;
+    document_unpin(ttl->tree, doc);
+    return err;
+}
+
 /* A document whose fields cannot be known: no index of its names has everything any more. */
 static void note_incomplete(struct ttl *ttl, const struct document *doc)
 {
@@ -294,7 +350,7 @@ static void note_incomplete(struct ttl *ttl, const struct document *doc)
 
 int filing_look(struct ttl *ttl, struct document *doc, int64_t now_ms)
 {
-    if (ttl_document_hidden(ttl, doc, now_ms))
+    if (is_over(ttl, doc, now_ms))
         return 0;
     bson_t fields;
     struct look look;

@@ -37,6 +37,14 @@ void filing_accessed(struct ttl *ttl, struct document *doc, int64_t now_ms, bool
 /* The content changes at now: moves `_ts`. An access, too. The same exception. */
 void filing_written(struct ttl *ttl, struct document *doc, int64_t now_ms, bool creator);
 
+/*
+ * What a document says: its content's fields and `user.doc.*`, without the system fields. Lets go;
+ * the document must not go meanwhile.
+ * @ret_fields  initialised by the call whatever it returns; the caller bson_destroys it
+ * Errors: -ENOMEM, -EIO, -ENOENT.
+ */
+int filing_fields(struct ttl *ttl, struct document *doc, bson_t *ret_fields);
+
 /* Has a content changed whose fields some rule wants to know? */
 bool filing_wants_fields(struct ttl *ttl, const struct document *doc);
 

@@ -8,6 +8,7 @@
 #include "ttl/limbo.h"
 #include "ttl/monitor_names.h"
 #include "ttl/prune.h"
+#include "ttl/timeseries.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -76,6 +77,7 @@ static bool has_due(const struct index *index, const struct monitor_pass *pass, 
 int monitor_expire(
     struct ttl *ttl, struct dentry *d, struct timespec now, struct monitor_pass *pass)
 {
+    timeseries_expiring(ttl, d);
     /* What is missing is a member, but no key of the index. */
     uint64_t keys = 0;
     for (unsigned int i = 0; i < d->nslots; i++)
@@ -327,6 +329,17 @@ static bool sub_pass(struct visit *v)
     return left > 0;
 }
 
+/* What became due earlier than it is filed is filed anew before the visits. */
+static void refile(struct ttl *ttl, const struct monitor_hooks *hooks)
+{
+    bool more = true;
+    while (more && !stopped(hooks)) {
+        tree_lock_background(ttl->tree);
+        more = timeseries_refile(ttl);
+        tree_unlock(ttl->tree);
+    }
+}
+
 void monitor_pass(struct ttl *ttl, const struct monitor_hooks *hooks, struct monitor_pass *pass)
 {
     struct visit v = {.ttl = ttl, .hooks = hooks, .pass = pass};
@@ -342,8 +355,9 @@ void monitor_pass(struct ttl *ttl, const struct monitor_hooks *hooks, struct mon
 
     v.names = calloc(MONITOR_SLICE_DOCS, sizeof *v.names);
     bool possible = !ttl->read_only && v.names;
-    while (possible && !stopped(hooks) && sub_pass(&v))
-        ;
+    do
+        refile(ttl, hooks);
+    while (possible && !stopped(hooks) && sub_pass(&v));
     free(v.names);
 
     tree_lock(ttl->tree);
@@ -361,6 +375,8 @@ int64_t monitor_next_ms(struct ttl *ttl, int64_t now_ms)
     int64_t next_ms = date_add_saturated(now_ms, ttl->params.sleep_s * 1000);
     if (!ttl->params.wake_by_deadline)
         return next_ms;
+    if (ttl->pending)
+        return now_ms;
     struct btree_entry first;
     return btree_first(&ttl->schedule, &first) && first.key < next_ms ? first.key : next_ms;
 }

@@ -78,6 +78,7 @@ void rules_free(struct ttl *ttl, struct document *doc)
             free(r->name);
             free(r);
         }
+        rules_clear_kind(ttl, rules, NULL);
         free(rules->error);
         free(rules);
         ttl->generation++;
@@ -97,7 +98,7 @@ int rules_load(struct ttl *ttl, struct document *doc)
         if (!starts_with(x->bytes, TTL_XATTR_PREFIX))
             continue;
         struct rule_change change = {
-            .name = x->bytes, .value = xattr_value(x), .len = x->value_len};
+            .name = x->bytes, .value = xattr_value(x), .len = x->value_len, .loading = true};
         int err = rules_apply_collection(ttl, document_collection(doc), &change);
         free(change.text);
         if (err && err != -EINVAL)
@@ -273,6 +274,8 @@ int rules_remove(
         return -EPERM;
     if (!document_xattr(doc, name))
         return -ENODATA;
+    if (rules_may_end(doc, name, NULL) != 0)
+        return -EINVAL;
     int64_t before_ms = ttl_document_deadline(ttl, doc).at_ms;
     int err = journal_will_change(ttl->tree, doc);
     if (err)

@@ -59,6 +59,8 @@ struct rules {
     enum ttl_switch archive, prune;
     bool jitter_set;
     int64_t jitter_ms;
+    struct index *capped; /* INDEX_CAPPED; NULL for none. Neither of these two is inherited */
+    struct timeseries *timeseries; /* NULL for none */
     char *error;
 };
 
@@ -69,13 +71,15 @@ struct ruleset {
     enum ttl_refresh refresh; /* never unset */
     bool until_deleted;       /* visibility */
     bool hold;
-    bool archive;             /* on-expire: documents are archived before they are deleted */
-    bool prune;               /* collections that expiry has emptied are removed */
-    bool needs_fields;        /* some index or filter reads fields of the content */
-    bool files_by_fields;     /* and decides by them alone which deadline a document has */
-    bool tracks_accesses;     /* every single read matters */
-    int64_t jitter_ms;        /* for idle deadlines */
-    struct index *idle, *max; /* NULL for none */
+    bool archive;                  /* on-expire: documents are archived before they are deleted */
+    bool prune;                    /* collections that expiry has emptied are removed */
+    bool needs_fields;             /* some index or filter reads fields of the content */
+    bool files_by_fields;          /* and decides by them alone which deadline a document has */
+    bool tracks_accesses;          /* every single read matters */
+    int64_t jitter_ms;             /* for idle deadlines */
+    struct index *idle, *max;      /* NULL for none */
+    struct index *capped;          /* what kind of collection it is: these are its own, and no */
+    struct timeseries *timeseries; /* collection below shares a ruleset that has one of them */
     unsigned int nindexes;
     struct index *indexes[]; /* all, idle and max included */
 };
@@ -129,6 +133,12 @@ int rules_remove(
  */
 int rules_get(struct ttl *ttl, struct document *doc, const char *name, int64_t now_ms,
     char **ret_text, size_t *ret_len);
+
+/*
+ * May this attribute of a document be removed? A kind of collection may not, while documents rely on
+ * it. Errors: -EINVAL with the reason.
+ */
+int rules_may_end(const struct document *doc, const char *name, struct reason *why);
 
 /* Puts words into `user.ttl.error`. Best effort. */
 void rules_note_error(struct document *doc, const struct reason *why);

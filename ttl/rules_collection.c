@@ -19,7 +19,7 @@ struct rules *rules_of(struct collection *c)
     return c->rules;
 }
 
-static bool is_off(const struct rule_change *change)
+bool rules_is_off(const struct rule_change *change)
 {
     return change->len == 3 && memcmp(change->value, "off", 3) == 0;
 }
@@ -110,7 +110,7 @@ static int apply_index(struct ttl *ttl, struct collection *c, struct rule_change
         return -ENOMEM;
     struct rule_index *r = find_index(rules, name);
     struct index *index = r ? r->index : NULL;
-    if (is_off(change)) {
+    if (rules_is_off(change)) {
         change->rebuild = true;
         return install_index(ttl, rules, name, NULL);
     }
@@ -120,6 +120,8 @@ static int apply_index(struct ttl *ttl, struct collection *c, struct rule_change
     struct index_spec spec;
     int err = index_spec_parse(name, strlen(name), change->value, change->len,
         merge ? &index->spec : NULL, &spec, change->why);
+    if (!err && !change->loading)
+        err = rules_kind_takes_index(rules, &spec, change->why);
     if (!err && !r)
         err = check_new_index(ttl, c, &spec, change);
     if (!err)
@@ -129,6 +131,8 @@ static int apply_index(struct ttl *ttl, struct collection *c, struct rule_change
     if (index && same_filing(&index->spec, &spec)) {
         /* Whether documents' own ttl counts hangs on it. */
         change->rebuild = index->kind == INDEX_TS && index->ttl != spec.ttl;
+        /* And so does where time-series collections file their names. */
+        change->rebuild |= ttl->ntimeseries && index->kind == INDEX_FIELD;
         change_in_place(ttl, index, &spec);
     } else {
         struct index *made = index_new(name, strlen(name), index_kind_of_key(spec.key), &spec);
@@ -197,7 +201,7 @@ static int apply_span(struct ttl *ttl, struct collection *c, struct rule_span *s
 
 static int apply_visibility(struct rules *rules, const struct rule_change *change)
 {
-    if (is_off(change) || (change->len == 6 && memcmp(change->value, "hidden", 6) == 0))
+    if (rules_is_off(change) || (change->len == 6 && memcmp(change->value, "hidden", 6) == 0))
         rules->until_deleted = SWITCH_NO;
     else if (change->len == 13 && memcmp(change->value, "until-deleted", 13) == 0)
         rules->until_deleted = SWITCH_YES;
@@ -208,7 +212,7 @@ static int apply_visibility(struct rules *rules, const struct rule_change *chang
 
 static int apply_on_expire(struct rules *rules, const struct rule_change *change)
 {
-    if (is_off(change) || (change->len == 6 && memcmp(change->value, "delete", 6) == 0))
+    if (rules_is_off(change) || (change->len == 6 && memcmp(change->value, "delete", 6) == 0))
         rules->archive = SWITCH_NO;
     else if (change->len == 7 && memcmp(change->value, "archive", 7) == 0)
         rules->archive = SWITCH_YES;
@@ -220,7 +224,7 @@ static int apply_on_expire(struct rules *rules, const struct rule_change *change
 static int apply_jitter(struct rules *rules, struct rule_change *change)
 {
     int64_t ms = 0;
-    if (!is_off(change)) {
+    if (!rules_is_off(change)) {
         int err = duration_parse(change->value, change->len, &ms, change->why);
         if (err)
             return err;
@@ -258,6 +262,8 @@ int rules_apply_collection(struct ttl *ttl, struct collection *c, struct rule_ch
         err = apply_on_expire(rules, change);
     } else if (strcmp(key, "prune") == 0) {
         err = switch_parse(change->value, change->len, &rules->prune, change->why);
+    } else if (rules_is_kind(key)) {
+        err = rules_apply_kind(ttl, c, key, change);
     } else {
         err = reason_set(change->why, EINVAL, "%s is no rule of a directory", change->name);
     }
@@ -309,5 +315,7 @@ void rules_clear_collection(
         rules->archive = SWITCH_UNSET;
     } else if (strcmp(key, "prune") == 0) {
         rules->prune = SWITCH_UNSET;
+    } else if (rules_is_kind(key)) {
+        rules_clear_kind(ttl, rules, key);
     }
 }

@@ -3,7 +3,7 @@
  */
 #include "core/dates.h"
 #include "ttl/deadline.h"
-#include "ttl/rules.h"
+#include "ttl/rules_impl.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -22,7 +22,8 @@ static bool files_inherit(const char *key)
 static const struct xattr *rule_in_force(const struct document *doc, const char *name)
 {
     const struct xattr *x = document_xattr(doc, name);
-    if (x)
+    /* What kind of collection a directory is concerns that directory only. */
+    if (x || rules_is_kind(name + sizeof TTL_XATTR_PREFIX - 1))
         return x;
     const struct collection *c = NULL;
     if (document_is_collection(doc))

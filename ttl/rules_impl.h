@@ -17,6 +17,7 @@ struct rule_change {
     bool rebuild; /* out: names below belong into other indexes than before */
     char *text;   /* out: what is to be kept as the attribute's value, malloc'd; NULL: as given */
     struct reason *why;
+    bool loading; /* it was accepted before, maybe under other rules above */
 };
 
 /* Takes a value over into c->rules; the attribute itself is the caller's. */
@@ -25,6 +26,19 @@ int rules_apply_collection(struct ttl *ttl, struct collection *c, struct rule_ch
 /* Ends a collection's own rule with this attribute name. */
 void rules_clear_collection(
     struct ttl *ttl, struct collection *c, const char *name, struct rule_change *change);
+
+/* The same two for user.ttl.capped and user.ttl.timeseries; `key` is the last word, NULL is both. */
+bool rules_is_kind(const char *key);
+int rules_apply_kind(
+    struct ttl *ttl, struct collection *c, const char *key, struct rule_change *change);
+void rules_clear_kind(struct ttl *ttl, struct rules *rules, const char *key);
+
+/* May this index be set in a collection of this kind? Errors: -EINVAL with the reason. */
+int rules_kind_takes_index(
+    const struct rules *rules, const struct index_spec *spec, struct reason *why);
+
+/* Is the value `off`? */
+bool rules_is_off(const struct rule_change *change);
 
 /* c->rules, made when missing. NULL: no memory. */
 struct rules *rules_of(struct collection *c);

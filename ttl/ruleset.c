@@ -4,7 +4,8 @@
  * Computed when asked for and kept until any rule changes anywhere (ttl->generation). Collections
  * without rules of their own share their parent's ruleset.
  */
-#include "ttl/rules.h"
+#include "ttl/rules_impl.h"
+#include "ttl/timeseries.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -64,6 +65,29 @@ static bool sets_index(const struct rules *rules, const char *name)
     return false;
 }
 
+/* Makes the ruleset that of a collection of another kind, whose indexes are never inherited. */
+static void add_kind(struct ruleset *rs, const struct rules *rules)
+{
+    rs->capped = rules->capped;
+    rs->timeseries = rules->timeseries;
+    if (rs->capped)
+        add_index(rs, rs->capped);
+    if (!rs->timeseries)
+        return;
+    add_index(rs, rs->timeseries->members);
+    add_index(rs, rs->timeseries->rule);
+    rs->needs_fields = rs->files_by_fields = true;
+}
+
+/* Has an index an effect here? A TTL index from above, or from a store, may not fit this kind. */
+static bool has_effect(const struct rules *rules, const struct index *index)
+{
+    if (index->kind == INDEX_CAPPED || index->kind == INDEX_BUCKETS ||
+        index->kind == INDEX_TIMESERIES)
+        return false;
+    return !rules || rules_kind_takes_index(rules, &index->spec, NULL) == 0;
+}
+
 static struct ruleset *ruleset_make(
     const struct ruleset *above, const struct rules *rules, uint64_t generation)
 {
@@ -91,10 +115,12 @@ static struct ruleset *ruleset_make(
         add_index(rs, rs->idle);
     if (rs->max)
         add_index(rs, rs->max);
+    if (rules)
+        add_kind(rs, rules);
     for (unsigned int i = 0; above && i < above->nindexes; i++) {
         struct index *index = above->indexes[i];
         bool span = index->kind == INDEX_IDLE || index->kind == INDEX_MAX;
-        if (!span && !(rules && sets_index(rules, index->name)))
+        if (!span && has_effect(rules, index) && !(rules && sets_index(rules, index->name)))
             add_index(rs, index);
     }
     if (rules) {
@@ -111,7 +137,7 @@ static struct ruleset *ruleset_make(
         if (rules->jitter_set)
             rs->jitter_ms = rules->jitter_ms;
         for (const struct rule_index *r = rules->indexes; r; r = r->next)
-            if (r->index)
+            if (r->index && has_effect(rules, r->index))
                 add_index(rs, r->index);
     }
     struct ruleset *fit = realloc(rs, sizeof *rs + rs->nindexes * sizeof rs->indexes[0]);
@@ -128,7 +154,7 @@ static struct ruleset *ruleset_renew(struct ttl *ttl, struct collection *c)
 {
     struct collection *parent = collection_parent(c);
     struct ruleset *above = parent ? parent->ruleset : NULL, *rs;
-    if (above && !c->rules) {
+    if (above && !c->rules && !above->capped && !above->timeseries) {
         above->holders++;
         rs = above;
     } else {

@@ -3,6 +3,7 @@
 #include "core/dates.h"
 #include "core/index.h"
 #include "ttl/rules.h"
+#include "ttl/timeseries.h"
 
 #include <string.h>
 
@@ -234,6 +235,8 @@ const struct index *survey_index_of(const struct collection *c, unsigned int i)
         return rules->idle.index;
     if (rules->max.index && i-- == 0)
         return rules->max.index;
+    if (rules->timeseries && rules->timeseries->spec.expire_after_s >= 0 && i-- == 0)
+        return rules->timeseries->rule;
     for (const struct rule_index *r = rules->indexes; r; r = r->next)
         if (r->index && i-- == 0)
             return r->index;

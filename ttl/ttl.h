@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct timeseries;
 enum ttl_event;
 
 /* What `.ttlfs/status.json` shows as metrics.ttl. */
@@ -30,6 +31,7 @@ struct ttl_metrics {
     uint64_t errors;          /* documents that could not be deleted */
     uint64_t hidden_accesses; /* calls that met an expired, undeleted document */
     uint64_t pruned_collections;
+    uint64_t evicted_documents; /* that made room in capped collections */
 };
 
 struct ttl {
@@ -49,7 +51,10 @@ struct ttl {
     unsigned int nfailing;       /* indexes that are scheduled for a retry */
     struct collection **emptied; /* pinned; to be pruned when the slice is over: see prune.c */
     size_t nemptied, cap_emptied;
-    int failed; /* -errno of what an observer could not do; read by ttl_load */
+    uint64_t ntimeseries;       /* time-series collections */
+    struct timeseries *pending; /* those that have names to be filed anew */
+    bool names_forward;         /* see timeseries_came_forward */
+    int failed;                 /* -errno of what an observer could not do; read by ttl_load */
     /* Called when the schedule's first date comes before monitor_wakes_ms. May be NULL. */
     void (*wake)(void *arg);
     void *wake_arg;

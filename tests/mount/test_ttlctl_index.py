@@ -108,6 +108,21 @@ def test_wait_deletes_at_once(make_mount):
     assert m.status()["metrics"]["ttl"]["deletedDocuments"] == 1
 
 
+def test_explain(there):
+    ttlctl("index", "create", "d", "user", cwd=there.path)
+    for name in ("ann", "bob", "cy"):
+        there.write(f"d/{name}", {"user": name, "n": 1})
+    lines = ttlctl("index", "explain", "d", '{"user":"ann"}', cwd=there.path).lines
+    told = dict(line.split(None, 1) for line in lines)
+    assert told["stage"] == "IXSCAN" and told["indexName"] == "user" and told["nReturned"] == "1"
+    told = ttlctl("index", "explain", "--json", "d", '{"user":"ann"}', '{"n":2}', cwd=there.path).json
+    assert told["stage"] == "IXSCAN" and told["nReturned"] == 0
+    assert ttlctl("index", "explain", "--json", "d", '{"n":1}', cwd=there.path).json["stage"] == "COLLSCAN"
+    answer = ttlctl("index", "explain", "d", '{"$nope":1}', cwd=there.path, status=REFUSED)
+    assert answer.err.startswith('ttlctl: d: {"$nope":1}: ') and "$nope" in answer.err[24:]
+    ttlctl("index", "explain", "nowhere", "{}", cwd=there.path, status=FAILED)
+
+
 def test_on_a_terminal(there):
     with Terminal(TTLCTL, "index", "create", "--json", there.p("d"), "at", "5") as terminal:
         assert terminal.ended() == 0

@@ -335,7 +335,7 @@ def test_control_directory_is_the_owners(m):
         refused(m.path, uid, lambda: os.rename(".ttlfs", "x"))
         refused(m.path, uid, lambda: os.chmod(".ttlfs/pass", 0o666))
         refused(m.path, uid, setter(".ttlfs/pass", "ttl.idle", "5"))
-        assert run_as(m.path, uid, lambda: open(".ttlfs/status.json", encoding="utf-8").read(2)) == "{ "
+        assert run_as(m.path, uid, lambda: open(".ttlfs/status.json", encoding="utf-8").read(1)) == "{"
         assert run_as(m.path, uid, lambda: open(".ttlfs/parameters/ttlMonitorSleepSecs", encoding="ascii").read()) == "60\n"
     run_as(m.path, 0, lambda: parameter("78"))
     assert m.param("ttlMonitorSleepSecs") == "78"
