@@ -317,8 +317,9 @@ ZSH_COMPLETIONS := $(wildcard mount-helpers/completions/_*)
 FISH_COMPLETIONS := $(wildcard mount-helpers/completions/*.fish)
 EXAMPLES := $(wildcard mount-helpers/*.mount)
 
-# Words of the form SOURCE|MODE|DESTINATION.
+# Words of the form SOURCE|MODE|DESTINATION. A remount is asked for under the type that the kernel shows, fuse.ttlfs.
 INSTALLED = $(TTLFS_BINARY)|755|$(BINDIR)/ttlfs \
+    $(BUILD)/mount.ttlfs|755|$(SBINDIR)/mount.fuse.ttlfs \
     $(foreach file,$(HELPERS),$(file)|755|$(if $(filter mount.%,$(notdir $(file))),$(SBINDIR),$(BINDIR))/$(notdir $(file))) \
     $(foreach file,$(MAN_PAGES),$(file)|644|$(MANDIR)/man$(subst .,,$(suffix $(file)))/$(notdir $(file))) \
     $(foreach file,$(BASH_COMPLETIONS),$(file)|644|$(DATADIR)/bash-completion/completions/$(basename $(notdir $(file)))) \

@@ -32,6 +32,7 @@ test  command git          git
 test  command zsh          zsh
 test  command fish         fish
 test  command man          man-db
+test  command promtool     prometheus
 test  command useradd      passwd
 test  command setpriv      util-linux
 long  command stress-ng    stress-ng
