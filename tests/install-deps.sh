@@ -32,6 +32,7 @@ test  command git          git
 test  command zsh          zsh
 test  command fish         fish
 test  command man          man-db
+test  command promtool     prometheus
 lint  command clang        clang
 lint  command clang-tidy   clang-tidy
 lint  command clang-format clang-format
