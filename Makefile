@@ -314,14 +314,18 @@ MAN_PAGES := $(wildcard mount-helpers/*.[1578] mount-helpers/man/*.[1578])
 BASH_COMPLETIONS := $(wildcard mount-helpers/completions/*.bash)
 ZSH_COMPLETIONS := $(wildcard mount-helpers/completions/_*)
 FISH_COMPLETIONS := $(wildcard mount-helpers/completions/*.fish)
+EXAMPLES := $(wildcard mount-helpers/*.mount)
 
-# Words of the form SOURCE|MODE|DESTINATION.
+# Words of the form SOURCE|MODE|DESTINATION. A remount is asked for under the type that the kernel shows, fuse.ttlfs.
 INSTALLED = $(TTLFS_BINARY)|755|$(BINDIR)/ttlfs \
+    $(BUILD)/mount.ttlfs|755|$(SBINDIR)/mount.fuse.ttlfs \
     $(foreach file,$(HELPERS),$(file)|755|$(if $(filter mount.%,$(notdir $(file))),$(SBINDIR),$(BINDIR))/$(notdir $(file))) \
     $(foreach file,$(MAN_PAGES),$(file)|644|$(MANDIR)/man$(subst .,,$(suffix $(file)))/$(notdir $(file))) \
     $(foreach file,$(BASH_COMPLETIONS),$(file)|644|$(DATADIR)/bash-completion/completions/$(basename $(notdir $(file)))) \
     $(foreach file,$(ZSH_COMPLETIONS),$(file)|644|$(DATADIR)/zsh/site-functions/$(notdir $(file))) \
-    $(foreach file,$(FISH_COMPLETIONS),$(file)|644|$(DATADIR)/fish/vendor_completions.d/$(notdir $(file)))
+    $(foreach file,$(FISH_COMPLETIONS),$(file)|644|$(DATADIR)/fish/vendor_completions.d/$(notdir $(file))) \
+    README.md|644|$(DATADIR)/doc/ttlfs/README.md \
+    $(foreach file,$(EXAMPLES),$(file)|644|$(DATADIR)/doc/ttlfs/examples/$(notdir $(file)))
 field = $(word $(1),$(subst |, ,$(2)))
 
 .PHONY: install uninstall clean help

@@ -36,6 +36,14 @@ struct content *content_new(struct store *store, uint64_t blob, struct content_b
     return content;
 }
 
+void content_change_budget(struct content *content, struct content_budget *budget)
+{
+    int64_t pages = atomic_load(&content->npages);
+    content_charge(content->budget, -pages);
+    content->budget = budget;
+    content_charge(budget, pages);
+}
+
 void content_set_pages(struct content *content, int64_t pages)
 {
     content->npages = pages;

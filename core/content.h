@@ -49,6 +49,9 @@ struct content; /* opaque */
  */
 struct content *content_new(struct store *store, uint64_t blob, struct content_budget *budget);
 
+/* Has another budget pay for its pages from now on. Nobody else may be using the content. */
+void content_change_budget(struct content *content, struct content_budget *budget);
+
 /* Tells an existing blob's pages (already charged) when it is found again at the start. */
 void content_set_pages(struct content *content, int64_t pages);
 

@@ -108,10 +108,15 @@ static int small_reserve(struct document *doc, uint64_t size)
     return 0;
 }
 
-static int small_resize(struct tree *tree, struct document *doc, uint64_t size)
+/*
+ * Gives a small content another size.
+ * @dense  so many of its bytes take room then: at most its last page does not
+ */
+static int small_resize(struct tree *tree, struct document *doc, uint64_t size, uint64_t dense)
 {
-    int64_t pages = content_pages_of(size) - content_pages_of(doc->size);
-    int err = content_charge(&tree->budget, pages);
+    bool hole = content_pages_of(dense) < content_pages_of(size);
+    int64_t pages = content_pages_of(dense) - document_pages(doc);
+    int err = content_charge(document_budget(tree, doc), pages);
     if (err)
         return err;
     if (size == 0) {
@@ -121,19 +126,33 @@ static int small_resize(struct tree *tree, struct document *doc, uint64_t size)
     } else {
         err = small_reserve(doc, size);
         if (err) {
-            content_charge(&tree->budget, -pages);
+            content_charge(document_budget(tree, doc), -pages);
             return err;
         }
     }
     set_size(doc, size);
     doc->flags |= DOCUMENT_CONTENT_DIRTY | DOCUMENT_FIELDS_STALE;
+    doc->flags &= ~(uint32_t) DOCUMENT_TAIL_HOLE;
+    if (hole)
+        doc->flags |= DOCUMENT_TAIL_HOLE;
     return 0;
 }
 
-/* May a file of `size` bytes whose bytes before `hole_start` are dense stay small? */
+/* Makes a small content dense up to `end`, and longer if need be. */
+static int small_fill(struct tree *tree, struct document *doc, uint64_t end)
+{
+    uint64_t size = end > doc->size ? end : doc->size;
+    uint64_t dense = document_dense_bytes(doc);
+    if (size == doc->size && end <= dense)
+        return 0;
+    /* The only page behind what is dense is the last one. */
+    return small_resize(tree, doc, size, end > dense ? size : dense);
+}
+
+/* May a file of `end` bytes, with nothing between what it has and `off`, stay small? */
 static bool stays_small(const struct document *doc, uint64_t off, uint64_t end)
 {
-    bool hole = content_pages_of(doc->size) < (int64_t) (off / CONTENT_PAGE_BYTES);
+    bool hole = content_pages_of(document_dense_bytes(doc)) < (int64_t) (off / CONTENT_PAGE_BYTES);
     return !doc->content && end <= CONTENT_SMALL_MAX_BYTES && !hole;
 }
 
@@ -149,20 +168,21 @@ static uint64_t blob_number(struct tree *tree)
 static int make_large(struct tree *tree, struct document *doc)
 {
     while (!doc->content) {
-        uint64_t size = doc->size;
+        uint64_t size = doc->size, dense = document_dense_bytes(doc);
         unsigned char *copy = size ? malloc(size) : NULL;
         if (size && !copy)
             return -ENOMEM;
         if (size)
             memcpy(copy, doc->data, size);
-        struct content *content = content_new(tree->store, blob_number(tree), &tree->budget);
+        struct content *content =
+            content_new(tree->store, blob_number(tree), document_budget(tree, doc));
         tree_unlock(tree);
         int err = content ? content_open(content, true) : -ENOMEM;
-        if (!err && size)
-            err = content_write(content, copy, size, 0);
+        if (!err && dense)
+            err = content_write(content, copy, dense, 0);
         tree_lock(tree);
-        bool unchanged =
-            !doc->content && doc->size == size && (!size || memcmp(doc->data, copy, size) == 0);
+        bool unchanged = !doc->content && doc->size == size && document_dense_bytes(doc) == dense &&
+                         (!size || memcmp(doc->data, copy, size) == 0);
         if (!err && unchanged)
             err = journal_will_change(tree, doc);
         free(copy);
@@ -174,7 +194,8 @@ static int make_large(struct tree *tree, struct document *doc)
                 return err;
             continue;
         }
-        content_charge(&tree->budget, -content_pages_of(size));
+        content_charge(document_budget(tree, doc), -document_pages(doc));
+        doc->flags &= ~(uint32_t) DOCUMENT_TAIL_HOLE;
         free(doc->data);
         doc->data = NULL;
         doc->data_cap = 0;
@@ -213,11 +234,9 @@ ssize_t file_write(
     if (err)
         return err;
     if (stays_small(doc, off, end > doc->size ? end : doc->size)) {
-        if (end > doc->size) {
-            err = small_resize(tree, doc, end);
-            if (err)
-                return err;
-        }
+        err = small_fill(tree, doc, end);
+        if (err)
+            return err;
         memcpy(doc->data + off, buf, len);
         doc->flags |= DOCUMENT_CONTENT_DIRTY | DOCUMENT_FIELDS_STALE;
         return (ssize_t) len;
@@ -272,8 +291,10 @@ int file_truncate(struct tree *tree, struct document *doc, uint64_t size)
         empty_large(tree, doc);
         return 0;
     }
-    if (stays_small(doc, size, size))
-        return small_resize(tree, doc, size);
+    if (stays_small(doc, size, size)) {
+        uint64_t dense = document_dense_bytes(doc);
+        return small_resize(tree, doc, size, dense < size ? dense : size);
+    }
     err = make_large(tree, doc);
     if (err)
         return err;
@@ -309,9 +330,9 @@ int file_allocate(struct tree *tree, struct document *doc, int mode, uint64_t of
     int err = journal_will_change(tree, doc);
     if (err)
         return err;
-    /* All that a small content needs: it is dense already. */
-    if (!punch && !zero && !keep && stays_small(doc, doc->size, end > doc->size ? end : doc->size))
-        return end > doc->size ? small_resize(tree, doc, end) : 0;
+    /* All that a small content needs: but for its last page it is dense already. */
+    if (!punch && !zero && !keep && stays_small(doc, off, end > doc->size ? end : doc->size))
+        return small_fill(tree, doc, end);
     err = make_large(tree, doc);
     if (err)
         return err;
@@ -341,7 +362,10 @@ int file_seek(struct tree *tree, struct document *doc, off_t off, int whence, of
     if (off < 0 || (uint64_t) off >= doc->size)
         return -ENXIO;
     if (!doc->content) {
-        *ret_off = whence == SEEK_DATA ? off : (off_t) doc->size;
+        off_t dense = (off_t) document_dense_bytes(doc);
+        if (off >= dense && whence == SEEK_DATA)
+            return -ENXIO;
+        *ret_off = whence == SEEK_DATA || off >= dense ? off : dense;
         return 0;
     }
     struct content *content = content_get(doc->content);

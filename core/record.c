@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define RECORD_FLAG_EXTENDED 1
+#define RECORD_FLAG_TAIL_HOLE 2
 
 void record_ino_key(uint64_t ino, unsigned char *ret_key)
 {
@@ -87,8 +88,10 @@ int record_encode(const struct document *doc, void **ret_value, size_t *ret_len)
          BSON_APPEND_DATE_TIME(&b, "created", doc->created_ms) &&
          BSON_APPEND_DATE_TIME(&b, "ts", doc->ts_ms) &&
          BSON_APPEND_DATE_TIME(&b, "accessed", doc->accessed_ms);
-    if (doc->flags & DOCUMENT_EXTENDED)
-        ok = ok && BSON_APPEND_INT32(&b, "flags", RECORD_FLAG_EXTENDED);
+    int32_t flags = (doc->flags & DOCUMENT_EXTENDED ? RECORD_FLAG_EXTENDED : 0) |
+                    (doc->flags & DOCUMENT_TAIL_HOLE ? RECORD_FLAG_TAIL_HOLE : 0);
+    if (flags)
+        ok = ok && BSON_APPEND_INT32(&b, "flags", flags);
     ok = ok && append_kind(&b, doc) && append_xattrs(&b, doc);
     if (!ok) {
         bson_destroy(&b);
@@ -212,6 +215,8 @@ static int decode_element(const bson_iter_t *it, struct document *doc,
     }
     if (strcmp(key, "flags") == 0 && value & RECORD_FLAG_EXTENDED)
         doc->flags |= DOCUMENT_EXTENDED;
+    if (strcmp(key, "flags") == 0 && value & RECORD_FLAG_TAIL_HOLE)
+        doc->flags |= DOCUMENT_TAIL_HOLE;
     return 0;
 }
 

@@ -282,6 +282,7 @@ int tree_unlink(struct tree *tree, struct dentry *d, struct timespec now)
         doc->nlink = 0;
         doc->flags |= DOCUMENT_REMOVED;
         journal_removed(tree, doc);
+        document_uncount(tree, doc);
         if (doc->nlookup || doc->nopen)
             btree_insert(&tree->orphans, (int64_t) doc->ino, doc);
         else

@@ -54,12 +54,13 @@ struct tree {
     uint64_t hash_seed;
     uint64_t next_ino;
     uint64_t next_blob;
-    uint64_t ndocuments;            /* of all kinds, collections and unlinked ones included */
-    uint64_t ncollections;          /* the root included */
+    uint64_t ndocuments;            /* of all kinds, unlinked ones included while they are open */
+    uint64_t ncollections;          /* of them; the root included */
     struct collection *collections; /* all, newest first */
     uint64_t max_documents;         /* 0: no limit */
     struct content_budget budget;
-    struct store *store; /* NULL for memory: */
+    struct content_budget uncounted; /* without a limit: of documents that are DOCUMENT_UNCOUNTED */
+    struct store *store;             /* NULL for memory: */
     struct journal journal;
     struct tree_observer observer;
     uint64_t *loaded_blobs; /* sorted; only while loading */
@@ -167,6 +168,18 @@ static inline bool dentry_in_limbo(const struct dentry *d)
     return d->parent->doc.ino == TREE_LIMBO_INO;
 }
 
+/* Who pays for the pages of a document. */
+static inline struct content_budget *document_budget(struct tree *tree, const struct document *doc)
+{
+    return doc->flags & DOCUMENT_UNCOUNTED ? &tree->uncounted : &tree->budget;
+}
+
+/*
+ * A document that was removed and that nobody has open takes no room any more, though the kernel
+ * may hold it for a while. Does nothing to any other.
+ */
+void document_uncount(struct tree *tree, struct document *doc);
+
 /* Keeps a document in memory, whatever happens to its names. */
 static inline void document_pin(struct document *doc)
 {
@@ -184,6 +197,12 @@ void document_forget(struct tree *tree, struct document *doc, uint64_t n);
  * nothing when it is not durable yet. The document must not be open.
  */
 void document_evict(struct tree *tree, struct document *doc);
+
+/*
+ * So many bytes of a small content take room: all, or all but a last page that has never been
+ * written to.
+ */
+uint64_t document_dense_bytes(const struct document *doc);
 
 /* Pages that a regular file's content takes. Not for large contents of documents being written. */
 int64_t document_pages(const struct document *doc);

@@ -39,7 +39,8 @@ void tree_enlist(struct tree *tree, struct collection *c)
 
 static void delist(struct tree *tree, struct collection *c)
 {
-    tree->ncollections--;
+    if (!(c->doc.flags & DOCUMENT_UNCOUNTED))
+        tree->ncollections--;
     *c->all_at = c->all_next;
     if (c->all_next)
         c->all_next->all_at = c->all_at;
@@ -54,7 +55,7 @@ void document_free(struct tree *tree, struct document *doc)
             journal_dead_blob(tree, content_blob(doc->content));
         tree_discard_content(tree, doc->content);
     } else if (S_ISREG(doc->mode)) {
-        content_charge(&tree->budget, -document_pages(doc));
+        content_charge(document_budget(tree, doc), -document_pages(doc));
     }
     free(doc->data);
     document_xattrs_release(doc);
@@ -62,7 +63,8 @@ void document_free(struct tree *tree, struct document *doc)
         names_release(&document_collection(doc)->names);
         delist(tree, document_collection(doc));
     }
-    tree->ndocuments--;
+    if (!(doc->flags & DOCUMENT_UNCOUNTED))
+        tree->ndocuments--;
     free(doc);
 }
 
@@ -74,6 +76,24 @@ static void free_if_unheld(struct tree *tree, struct document *doc)
     }
 }
 
+void document_uncount(struct tree *tree, struct document *doc)
+{
+    if (!(doc->flags & DOCUMENT_REMOVED) || doc->flags & DOCUMENT_UNCOUNTED || doc->nopen)
+        return;
+    tree->ndocuments--;
+    if (document_is_collection(doc))
+        tree->ncollections--;
+    doc->flags |= DOCUMENT_UNCOUNTED;
+    if (!S_ISREG(doc->mode))
+        return;
+    if (doc->content) {
+        content_change_budget(doc->content, &tree->uncounted);
+    } else {
+        content_charge(&tree->budget, -document_pages(doc));
+        content_charge(&tree->uncounted, document_pages(doc));
+    }
+}
+
 void document_unpin(struct tree *tree, struct document *doc)
 {
     if (--doc->nopen > 0)
@@ -82,6 +102,7 @@ void document_unpin(struct tree *tree, struct document *doc)
         content_close(doc->content);
     else if (doc->nlink > 0 && !doc->dirty)
         document_evict(tree, doc);
+    document_uncount(tree, doc);
     free_if_unheld(tree, doc);
 }
 
@@ -104,11 +125,18 @@ void document_evict(struct tree *tree, struct document *doc)
     doc->flags |= DOCUMENT_COLD;
 }
 
+uint64_t document_dense_bytes(const struct document *doc)
+{
+    if (!(doc->flags & DOCUMENT_TAIL_HOLE))
+        return doc->size;
+    return (doc->size - 1) / CONTENT_PAGE_BYTES * CONTENT_PAGE_BYTES;
+}
+
 int64_t document_pages(const struct document *doc)
 {
     if (!S_ISREG(doc->mode))
         return 0;
-    return doc->content ? content_pages(doc->content) : content_pages_of(doc->size);
+    return doc->content ? content_pages(doc->content) : content_pages_of(document_dense_bytes(doc));
 }
 
 int tree_make(struct tree *tree, const struct document_seed *seed, struct document **ret_doc)

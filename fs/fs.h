@@ -120,8 +120,8 @@ void fs_reply_done(fuse_req_t req, int err);
 int fs_settle(struct fs *fs);
 
 /*
- * What was deleted takes its room until the kernel has let go of it, which it tells a moment after
- * unlink and close have returned. So before anybody hears that there is no room: waits a moment for
+ * What was deleted takes its room until it is open nowhere, which the kernel tells a moment after
+ * close has returned. So before anybody hears that there is no room: waits a moment for
  * that, if it can help. Expects the lock; lets go when it returns true.
  * @tries  of the caller; 0 at first
  * Returns true when the work is to be tried again.

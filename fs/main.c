@@ -10,10 +10,9 @@
 #include "fs/fs.h"
 #include "fs/log.h"
 #include "fs/session.h"
+#include "fs/setup.h"
 #include "fs/slow.h"
 
-#include "core/store.h"
-#include "ttl/rules.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -33,16 +32,6 @@
 #ifndef TTLFS_VERSION
 #define TTLFS_VERSION "0.1"
 #endif
-
-enum {
-    EXIT_OPTIONS = 1,
-    EXIT_MOUNTPOINT = 2,
-    EXIT_SETUP = 3,
-    EXIT_MOUNT = 4,
-    EXIT_DAEMON = 5,
-    EXIT_SIGNALS = 6,
-    EXIT_LOOP = 7,
-};
 
 /* What libfuse said last, before the mount answers: the reason of a failure. */
 static char fuse_message[256];
@@ -66,15 +55,6 @@ struct startup {
     struct fs *fs;
     int pipe; /* to the parent; -1 when in the foreground, or when it was told */
 };
-
-/* The one line that says why it did not work. */
-static int fail(int status, const char *format, const char *detail)
-{
-    char line[512];
-    (void) snprintf(line, sizeof line, format, detail);
-    fprintf(stderr, "ttlfs: %s\n", line);
-    return status;
-}
 
 static void tell_parent(struct startup *startup, unsigned char status)
 {
@@ -127,16 +107,16 @@ static int daemonise(bool foreground, struct startup *startup)
     if (foreground)
         return -1;
     if (pipe2(ends, O_CLOEXEC) != 0)
-        return fail(EXIT_DAEMON, "no pipe: %s", strerrordesc_np(errno));
+        return setup_failed(EXIT_DAEMON, "no pipe: %s", strerrordesc_np(errno));
     pid_t pid = fork();
     if (pid < 0)
-        return fail(EXIT_DAEMON, "cannot fork: %s", strerrordesc_np(errno));
+        return setup_failed(EXIT_DAEMON, "cannot fork: %s", strerrordesc_np(errno));
     if (pid == 0) {
         close(ends[0]);
         startup->pipe = ends[1];
         (void) setsid();
         if (chdir("/") != 0)
-            return fail(EXIT_DAEMON, "cannot change to /: %s", strerrordesc_np(errno));
+            return setup_failed(EXIT_DAEMON, "cannot change to /: %s", strerrordesc_np(errno));
         return -1;
     }
     close(ends[1]);
@@ -147,120 +127,7 @@ static int daemonise(bool foreground, struct startup *startup)
     while (n < 0 && errno == EINTR);
     if (n == 1)
         return status;
-    return fail(EXIT_DAEMON, "the daemon ended before it was ready%s", "");
-}
-
-static int64_t default_max_pages(void)
-{
-    /* As tmpfs: half of the memory. */
-    return sysconf(_SC_PHYS_PAGES) / 2 * (sysconf(_SC_PAGESIZE) / CONTENT_PAGE_BYTES);
-}
-
-static int set_root_rule(struct fs *fs, const char *name, const char *value, struct reason *why)
-{
-    bool forward;
-    if (!value)
-        return 0;
-    return rules_set(&fs->ttl, &fs->tree->root->doc, name, value, strlen(value), 0, fs_now_ms(fs),
-        &forward, why);
-}
-
-/* Mount options that are the root collection's own. */
-static int set_up_root(struct fs *fs, bool fresh, struct reason *why)
-{
-    const struct fs_options *o = &fs->options;
-    struct document *root = &fs->tree->root->doc;
-    tree_lock(fs->tree);
-    int err = journal_will_change(fs->tree, root);
-    if (!err && fresh) {
-        struct timespec now = fs_now(fs);
-        root->mode = S_IFDIR | (o->allow_other ? 01777 : 0755);
-        root->uid = fs->owner_uid;
-        root->gid = fs->owner_gid;
-        document_set_atime(root, now);
-        document_set_mtime(root, now);
-        document_set_ctime(root, now);
-        root->created_ms = root->ts_ms = root->accessed_ms = timespec_ms(now);
-    }
-    if (!err && o->mode >= 0)
-        root->mode = S_IFDIR | (uint32_t) o->mode;
-    if (!err && o->uid >= 0)
-        root->uid = (uint32_t) o->uid;
-    if (!err && o->gid >= 0)
-        root->gid = (uint32_t) o->gid;
-    if (!err)
-        err = set_root_rule(fs, INDEX_XATTR_PREFIX "_ts", o->ttl, why);
-    if (!err)
-        err = set_root_rule(fs, TTL_XATTR_PREFIX "idle", o->idle, why);
-    if (!err)
-        err = set_root_rule(fs, TTL_XATTR_PREFIX "max", o->max, why);
-    if (!err)
-        err = set_root_rule(fs, TTL_XATTR_PREFIX "refresh", o->refresh, why);
-    tree_unlock(fs->tree);
-    return err;
-}
-
-static bool keep_blob(void *arg, uint64_t blob)
-{
-    const struct tree *tree = arg;
-    return tree_has_blob(tree, blob);
-}
-
-/* Opens the store and builds the tree. Returns 0 or an exit status. */
-static int set_up(struct fs *fs)
-{
-    struct reason why = {0};
-    int err = 0;
-    const struct fs_options *o = &fs->options;
-    err = archive_prepare(&fs->options, &why);
-    if (err)
-        return fail(err == -EINVAL ? EXIT_OPTIONS : EXIT_SETUP, "%s", why.text);
-    if (strcmp(o->store, "memory:") != 0)
-        err = store_open(o->store, o->read_only, &fs->store, &why);
-    if (err)
-        return fail(EXIT_SETUP, "%s", why.text[0] ? why.text : strerrordesc_np(-err));
-    ttl_init(&fs->ttl);
-    struct tree_observer observer = ttl_observer(&fs->ttl);
-    fs->tree = tree_new(fs->store, &observer);
-    if (!fs->tree)
-        return fail(EXIT_SETUP, "no memory%s", "");
-    fs->ttl.tree = fs->tree;
-    fs->ttl.read_only = o->read_only;
-    fs->tree->journal.enabled = fs->store && !o->read_only;
-    fs->tree->max_documents = o->max_documents;
-    fs->tree->budget.max_pages = o->size_set || fs->store ? o->max_pages : default_max_pages();
-    err = ttl_load(&fs->ttl, &why);
-    bool fresh = fs->tree->root->doc.created_ms == 0;
-    if (!err && fs->store && !o->read_only) {
-        int swept = store_blob_sweep(fs->store, keep_blob, fs->tree);
-        if (swept > 0)
-            log_line(LOG_INFO, "%d large contents of an earlier process were removed", swept);
-    }
-    if (!err && (!o->read_only || fresh))
-        err = set_up_root(fs, fresh, &why);
-    /* A store that was opened read-only stays so, whatever the mount becomes. */
-    fs->tree->journal.refuses = fs->store && o->read_only;
-    fs->stored_enabled = fs->ttl.params.monitor_enabled;
-    if (!err && o->monitor >= 0)
-        fs->ttl.params.monitor_enabled = o->monitor;
-    if (err)
-        return fail(EXIT_SETUP, "%s", why.text[0] ? why.text : strerrordesc_np(-err));
-    return 0;
-}
-
-static void tear_down(struct fs *fs)
-{
-    if (fs->tree) {
-        /* The kernel sends no RELEASE for what is open when the session ends. */
-        tree_lock(fs->tree);
-        while (fs->handles)
-            fs_handle_free(fs, fs->handles);
-        find_release(fs);
-        tree_unlock(fs->tree);
-    }
-    tree_free(fs->tree);
-    ttl_release(&fs->ttl);
-    store_close(fs->store);
+    return setup_failed(EXIT_DAEMON, "the daemon ended before it was ready%s", "");
 }
 
 /* Ends the session on SIGTERM, SIGINT and SIGHUP. */
@@ -413,28 +280,30 @@ static int mount_session(struct fs *fs)
 static int mount_and_serve(struct fs *fs, struct startup *startup)
 {
     struct signals signals = {.fs = fs};
-    int status = set_up(fs);
+    int status = setup_fs(fs);
     if (status)
         goto out;
     if (block_signals(&signals) != 0) {
-        status = fail(EXIT_SIGNALS, "signals cannot be handled: %s", strerrordesc_np(errno));
+        status =
+            setup_failed(EXIT_SIGNALS, "signals cannot be handled: %s", strerrordesc_np(errno));
         goto out;
     }
     if (add_mount_options(&fs->options) == 0)
         fs->session = fuse_session_new(&fs->options.fuse, &fs_ops, sizeof fs_ops, fs);
     if (!fs->session) {
-        status = fail(
+        status = setup_failed(
             EXIT_OPTIONS, "%s", fuse_message[0] ? fuse_message : "libfuse refused the options");
         goto out;
     }
     if (mount_session(fs) != 0) {
-        status = fuse_message[0] ? fail(EXIT_MOUNT, "%s", fuse_message)
-                                 : fail(EXIT_MOUNT, "%s cannot be mounted", fs->options.mountpoint);
+        status = fuse_message[0]
+                     ? setup_failed(EXIT_MOUNT, "%s", fuse_message)
+                     : setup_failed(EXIT_MOUNT, "%s cannot be mounted", fs->options.mountpoint);
         goto out;
     }
     if (session_init(fs->session, acl_mode(&fs->options), on_answered, startup) != 0) {
         fuse_session_unmount(fs->session);
-        status = fail(EXIT_SETUP, "%s", "libfuse takes no custom I/O");
+        status = setup_failed(EXIT_SETUP, "%s", "libfuse takes no custom I/O");
         goto out;
     }
     log_init(!fs->options.foreground);
@@ -447,7 +316,7 @@ static int mount_and_serve(struct fs *fs, struct startup *startup)
 out:
     if (fs->session)
         fuse_session_destroy(fs->session);
-    tear_down(fs);
+    setup_undo(fs);
     return status;
 }
 
@@ -455,11 +324,11 @@ static int check_mountpoint(const struct fs_options *o)
 {
     struct stat st;
     if (!o->mountpoint)
-        return fail(EXIT_MOUNTPOINT, "%s", "MOUNTPOINT is missing");
+        return setup_failed(EXIT_MOUNTPOINT, "%s", "MOUNTPOINT is missing");
     if (stat(o->mountpoint, &st) != 0)
-        return fail(EXIT_MOUNTPOINT, "the mountpoint %s cannot be used", o->mountpoint);
+        return setup_failed(EXIT_MOUNTPOINT, "the mountpoint %s cannot be used", o->mountpoint);
     if (!S_ISDIR(st.st_mode))
-        return fail(EXIT_MOUNTPOINT, "the mountpoint %s is no directory", o->mountpoint);
+        return setup_failed(EXIT_MOUNTPOINT, "the mountpoint %s is no directory", o->mountpoint);
     return 0;
 }
 
@@ -488,7 +357,7 @@ static int run(struct fs *fs)
 static int run_remount(const struct fs_options *o)
 {
     int err = remount(o->mountpoint, &o->mount_words);
-    return err ? fail(EXIT_MOUNT, "the remount failed: %s", strerrordesc_np(-err)) : 0;
+    return err ? setup_failed(EXIT_MOUNT, "the remount failed: %s", strerrordesc_np(-err)) : 0;
 }
 
 int main(int argc, char **argv)
@@ -504,7 +373,7 @@ int main(int argc, char **argv)
     fs.owner_gid = getegid();
     int err = options_parse(argc, argv, &fs.options, &why);
     if (err) {
-        status = fail(EXIT_OPTIONS, "%s", why.text[0] ? why.text : strerrordesc_np(-err));
+        status = setup_failed(EXIT_OPTIONS, "%s", why.text[0] ? why.text : strerrordesc_np(-err));
     } else if (fs.options.help) {
         fputs(options_help, stdout);
         status = 0;

@@ -47,22 +47,32 @@ static void on_signal(int number)
     interrupted = 1;
 }
 
+/* Reads a control file as JSON, without a word: the screen is in use. Returns 0 or -errno. */
+static int read_quietly(const char *root, const char *name, bson_t *ret_doc)
+{
+    char *path = ctl_join(root, name), *text;
+    size_t len;
+    int err = ctl_read_file(path, &text, &len);
+    free(path);
+    if (err) {
+        bson_init(ret_doc);
+        return err;
+    }
+    if (!ctl_parse_json(text, len, ret_doc))
+        err = -EBADMSG;
+    free(text);
+    return err;
+}
+
+/* Returns 0 or -errno. */
 static int take_sample(const struct top *top, struct sample *ret_sample)
 {
     struct timespec now;
-    char *path = ctl_join(top->root, ".ttlfs/currentOp.json"), *text;
-    size_t len;
-    int status = ctl_read_json(top->root, "status.json", &ret_sample->status);
+    int err = read_quietly(top->root, ".ttlfs/status.json", &ret_sample->status);
     clock_gettime(CLOCK_MONOTONIC, &now);
     ret_sample->at = (double) now.tv_sec + (double) now.tv_nsec / 1e9;
-    bson_init(&ret_sample->ops);
-    ret_sample->has_ops = false;
-    if (ctl_read_file(path, &text, &len) == 0) {
-        ret_sample->has_ops = ctl_parse_json(text, len, &ret_sample->ops);
-        free(text);
-    }
-    free(path);
-    return status;
+    ret_sample->has_ops = read_quietly(top->root, ".ttlfs/currentOp.json", &ret_sample->ops) == 0;
+    return err;
 }
 
 static void sample_release(struct sample *sample)
@@ -199,29 +209,35 @@ static bool wait_for_next(const struct top *top)
     return !interrupted && key != 'q' && key != 'Q' && key != 3;
 }
 
-/* Returns a status. */
+static void print_sample(const struct top *top)
+{
+    if (top->ctl->json) {
+        print_json(top);
+    } else if (top->screen) {
+        draw(top);
+    } else {
+        print_page(top, stdout, TOP_BATCH_INDEXES);
+        putchar('\n');
+    }
+}
+
+/* Returns 0 or -errno. */
 static int show(struct top *top)
 {
     for (int64_t page = 0; page < top->pages && !interrupted; page++) {
         if (page > 0 && !wait_for_next(top))
             break;
         top->now = &top->samples[page % 2];
-        int status = take_sample(top, top->now);
-        if (status == CTL_OK && top->ctl->json) {
-            print_json(top);
-        } else if (status == CTL_OK && top->screen) {
-            draw(top);
-        } else if (status == CTL_OK) {
-            print_page(top, stdout, TOP_BATCH_INDEXES);
-            putchar('\n');
-        }
+        int err = take_sample(top, top->now);
+        if (!err)
+            print_sample(top);
         if (top->before)
             sample_release(top->before);
         top->before = top->now;
-        if (status || fflush(stdout) != 0)
-            return status ? status : CTL_FAILED;
+        if (err || fflush(stdout) != 0)
+            return err;
     }
-    return CTL_OK;
+    return 0;
 }
 
 /* The terminal gives single keys and shows no cursor, and is put back whatever ends it. */
@@ -241,12 +257,12 @@ static int show_on_screen(struct top *top)
         tcsetattr(STDIN_FILENO, TCSANOW, &raw);
     }
     fputs("\033[?1049h\033[?25l\033[2J", stdout);
-    int status = show(top);
+    int err = show(top);
     fputs("\033[?25h\033[?1049l", stdout);
     fflush(stdout);
     if (is_terminal)
         tcsetattr(STDIN_FILENO, TCSANOW, &before);
-    return status;
+    return err;
 }
 
 int ctl_top(struct ctl *ctl, int argc, char **argv)
@@ -269,7 +285,11 @@ int ctl_top(struct ctl *ctl, int argc, char **argv)
     if (status)
         return status;
     top.screen = !batch && !ctl->json && isatty(STDOUT_FILENO) && isatty(STDIN_FILENO);
-    status = top.screen ? show_on_screen(&top) : show(&top);
+    int err = top.screen ? show_on_screen(&top) : show(&top);
+    if (err) {
+        ctl_error("%s/.ttlfs/status.json: %s", top.root, strerror(-err));
+        status = CTL_FAILED;
+    }
     if (top.before)
         sample_release(top.before);
     return status;

@@ -11,6 +11,8 @@ COMPLETIONS = ["share/bash-completion/completions/ttlctl", "share/zsh/site-funct
                "share/fish/vendor_completions.d/ttlctl.fish"]
 PAGES = ["share/man/man8/ttlfs.8", "share/man/man1/ttlctl.1", "share/man/man8/mount.ttlfs.8",
          "share/man/man7/ttlfs-attributes.7"]
+DOCUMENTS = ["share/doc/ttlfs/README.md", "share/doc/ttlfs/examples/srv-ttl.mount",
+             "share/doc/ttlfs/examples/srv-cache.mount"]
 
 
 def make(*words):
@@ -40,8 +42,9 @@ def test_install_and_uninstall(tmp_path, flavour, prefix, sbin):
     words = [*flavour, f"DESTDIR={tmp_path}", f"PREFIX={prefix}"]
     make(*words, "install")
     below = prefix.strip("/")
-    wanted = {f"{below}/{name}" for name in ["bin/ttlfs", "bin/ttlctl", *COMPLETIONS, *PAGES]} | {f"{sbin}/mount.ttlfs"}
-    assert wanted <= files_below(tmp_path)
+    wanted = {f"{below}/{name}" for name in ["bin/ttlfs", "bin/ttlctl", *COMPLETIONS, *PAGES, *DOCUMENTS]}
+    wanted.add(f"{sbin}/mount.ttlfs")
+    assert files_below(tmp_path) == wanted
     for name in files_below(tmp_path):
         assert os.stat(tmp_path / name).st_mode & 0o777 == (0o755 if "bin/" in name else 0o644), name
     done = subprocess.run([tmp_path / below / "bin/ttlfs", "--version"], capture_output=True, text=True,

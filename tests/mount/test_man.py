@@ -70,6 +70,8 @@ def test_every_option_of_ttlfs():
     listed = run(BINARY, "--help").stdout
     for option in re.findall(r"(?<![\w-])([a-z_-]+=)", listed):
         assert option in text, option
+    for option in re.findall(r"^ +-o ([a-z-]+)(?!=)\b", listed, re.M):
+        assert option in text, option
     for option in ("-f", "-d", "-h", "--help", "-V", "--version", "sync", "ro", "test-clock", "allow_other", "archive="):
         assert option in text, option
 

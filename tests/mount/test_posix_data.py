@@ -265,6 +265,51 @@ def test_holes_of_large_files(fs):
     os.close(fd)
 
 
+def test_holes_of_small_files(fs):
+    """Step by step: what takes room, and where data is."""
+    fd = os.open(fs / "file", os.O_CREAT | os.O_RDWR, 0o600)
+    steps = [
+        (lambda: os.ftruncate(fd, 100), 0, []),
+        (lambda: os.ftruncate(fd, 3000), 0, []),
+        (lambda: os.pwrite(fd, b"x", 10), 1, [(0, 3000)]),
+        (lambda: os.ftruncate(fd, PAGE), 1, [(0, PAGE)]),
+        (lambda: os.ftruncate(fd, PAGE + 10), 1, [(0, PAGE)]),
+        (lambda: os.ftruncate(fd, PAGE + 5), 1, [(0, PAGE)]),
+        (lambda: os.pwrite(fd, b"x", PAGE - 1), 1, [(0, PAGE)]),
+        (lambda: os.pwrite(fd, b"x", PAGE + 7), 2, [(0, PAGE + 8)]),
+        (lambda: os.ftruncate(fd, 2 * PAGE + 1), 2, [(0, 2 * PAGE)]),
+        (lambda: (fallocate(fd, 0, 2 * PAGE, 2), os.pwrite(fd, b"x", 2 * PAGE)), 3, [(0, 2 * PAGE + 2)]),
+        (lambda: os.ftruncate(fd, 3 * PAGE + 1), 3, [(0, 3 * PAGE)]),
+        (lambda: os.pwrite(fd, b"x", 4 * PAGE + 5), 4, [(0, 3 * PAGE), (4 * PAGE, 4 * PAGE + 6)]),
+        (lambda: os.ftruncate(fd, 0), 0, []),
+        (lambda: os.pwrite(fd, b"x", PAGE), 1, [(PAGE, PAGE + 1)]),
+        (lambda: os.ftruncate(fd, 0), 0, []),
+        (lambda: os.pwrite(fd, b"x", 4000), 1, [(0, 4001)]),
+    ]
+    for number, (action, pages, expected) in enumerate(steps):
+        action()
+        found = os.fstat(fd)
+        assert found.st_blocks == pages * PAGE // 512, f"step {number}"
+        assert extents(fd, found.st_size) == expected, f"step {number}"
+    os.close(fd)
+
+
+def test_holes_of_small_files_survive_a_remount(make_mount):
+    mount = make_mount("dir")
+    mount.write("file", b"x" * PAGE)
+    os.truncate(mount.p("file"), PAGE + 100)
+    os.truncate(mount.write("empty"), 50)
+    mount.remount()
+    for name, pages in (("file", 1), ("empty", 0)):
+        assert os.stat(mount.p(name)).st_blocks == pages * PAGE // 512
+    assert mount.read("file") == b"x" * PAGE + bytes(100)
+    assert mount.read("empty") == bytes(50)
+    with open(mount.p("file"), "r+b", buffering=0) as file:
+        assert extents(file.fileno(), PAGE + 100) == [(0, PAGE)]
+        os.pwrite(file.fileno(), b"y", PAGE)
+    assert os.stat(mount.p("file")).st_blocks == 2 * PAGE // 512
+
+
 def test_fallocate_arguments(fs):
     fd = os.open(fs / "file", os.O_CREAT | os.O_RDWR, 0o600)
     for mode, offset, length, code in (

@@ -178,6 +178,7 @@ def finish(control):
         pipe.write(json.dumps({"deletedDocuments": 1000, "errors": 0, "subPasses": 1, "durationMS": 5}))
 
 
+@pytest.mark.tsan
 def test_a_pass_shows_a_bar(pretended):
     with Terminal(TTLCTL, "pass", pretended.parent, columns=80) as terminal:
         terminal.wait_for(r"\r  0%  \[-+\]  deleting 0 of 1000\x1b\[K")

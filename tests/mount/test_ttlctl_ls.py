@@ -186,9 +186,12 @@ def test_top_puts_the_terminal_back_when_it_is_interrupted(mount, number):
     assert "\x1b[?25h" in terminal.text
 
 
-def test_top_ends_with_its_mount(make_mount):
+@pytest.mark.parametrize("words", [[], ["-b"]], ids=["screen", "batch"])
+def test_top_ends_with_its_mount(make_mount, words):
     m = make_mount()
-    with Terminal(TTLCTL, "top", "-b", "-d", "0.05", m.path) as terminal:
+    with Terminal(TTLCTL, "top", *words, "-d", "0.05", m.path) as terminal:
         terminal.wait_for("documents")
         m.stop()
         assert terminal.ended() == FAILED
+    last = terminal.text.split("\x1b[?1049l")[-1].splitlines()[-1]
+    assert last.startswith(f"ttlctl: {m.path}/.ttlfs/status.json: "), "where it stays to be read"

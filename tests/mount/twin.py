@@ -208,7 +208,7 @@ def attributes_of(path):
     names = [] if stat.S_ISLNK(found.st_mode) else os.listxattr(path)
     return {
         "mode": oct(found.st_mode), "nlink": found.st_nlink, "owner": (found.st_uid, found.st_gid),
-        "size": size_of(found), "device": found.st_rdev, "xattrs": sorted(names), "ino": found.st_ino,
+        "size": size_of(found), "blocks": None if stat.S_ISDIR(found.st_mode) else found.st_blocks, "device": found.st_rdev, "xattrs": sorted(names), "ino": found.st_ino,
         "mtime": found.st_mtime_ns, "ctime": found.st_ctime_ns}
 
 

@@ -203,6 +203,25 @@ static void test_transitions(void)
     CHECK_EQ(truncate_to(&w, doc, 100), 0); /* starts over as a small one */
     CHECK(!doc->content && doc->data);
 
+    /* The last page may be a hole, until something is written to it. */
+    CHECK_EQ(document_pages(doc), 0);
+    tree_lock(w.tree);
+    CHECK_EQ(file_seek(w.tree, doc, 10, SEEK_DATA, &off), -ENXIO);
+    CHECK_EQ(file_seek(w.tree, doc, 10, SEEK_HOLE, &off), 0);
+    CHECK_EQ(off, 10);
+    tree_unlock(w.tree);
+    CHECK_EQ(write_at(&w, doc, flat, 1, 50), 1);
+    CHECK_EQ(w.tree->budget.used_pages, 1);
+    CHECK_EQ(truncate_to(&w, doc, PAGE + 1), 0);
+    CHECK_EQ(document_pages(doc), 1);
+    CHECK_EQ(truncate_to(&w, doc, PAGE + 9), 0);
+    CHECK(!doc->content);
+    CHECK_EQ(document_pages(doc), 1);
+    CHECK_EQ(allocate(&w, doc, 0, PAGE + 2, 1), 0);
+    CHECK_EQ(document_pages(doc), 2);
+    CHECK_EQ(truncate_to(&w, doc, 100), 0);
+    CHECK_EQ(w.tree->budget.used_pages, 1);
+
     /* A hole makes it sparse at once. */
     CHECK_EQ(truncate_to(&w, doc, (uint64_t) 1 << 40), 0);
     CHECK(doc->content != NULL);

@@ -261,10 +261,11 @@ static void test_orphans(void)
     CHECK_EQ(tree_unlink(tree, d, at(2)), 0);
     CHECK_EQ(tree->orphans.count, 1);
     CHECK_EQ(doc->nlink, 0);
+    CHECK_EQ(tree->ndocuments, 2);
     document_unpin(tree, doc);
+    CHECK_EQ(tree->ndocuments, 1); /* open nowhere: it counts no more */
     document_forget(tree, doc, 2);
     CHECK_STR(news(), "");
-    CHECK_EQ(tree->ndocuments, 2);
     document_forget(tree, doc, 1);
     CHECK_STR(news(), "-2 ");
     CHECK_EQ(tree->orphans.count, 0);
