@@ -196,6 +196,7 @@ test: deps
 	$(SUBMAKE) check
 
 test-long: deps
+	@tests/install-deps.sh long
 	$(SUBMAKE) check TTLFS_LONG=1 MARKS= UNIT_TIMEOUT=1800 MOUNT_TIMEOUT=7200
 
 check:

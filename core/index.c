@@ -125,23 +125,25 @@ uint64_t index_entries(const struct index *index)
     return index->entries.count + index->parked.count - misfits;
 }
 
-/* The tree that a member with this key is filed in; NULL for none. */
-static struct btree *tree_of(struct index *index, int64_t key, bool parked)
+/* What is missing is in no tree. */
+static bool is_filed(int64_t key, bool parked)
 {
-    if (!parked)
-        return &index->entries;
-    return key == INDEX_KEY_MISSING ? NULL : &index->parked;
+    return !parked || key != INDEX_KEY_MISSING;
+}
+
+static struct btree *tree_of(struct index *index, bool parked)
+{
+    return parked ? &index->parked : &index->entries;
 }
 
 int index_file(struct index *index, struct dentry *d, int64_t key, bool parked)
 {
     unsigned int at;
     struct index_slot *slot = index_slot(d, index, &at);
-    bool added = !slot;
-    struct btree *from = slot ? tree_of(index, slot->key, index_is_parked(d, at)) : NULL;
-    struct btree *to = tree_of(index, key, parked);
+    bool added = !slot, was_parked = slot && index_is_parked(d, at);
+    bool was_filed = slot && is_filed(slot->key, was_parked);
 
-    if (slot && slot->key == key && from == to)
+    if (slot && slot->key == key && was_parked == parked)
         return 0;
     if (added) {
         int err = slot_add(d);
@@ -151,14 +153,16 @@ int index_file(struct index *index, struct dentry *d, int64_t key, bool parked)
         slot = &dentry_slots(d)[at];
         *slot = (struct index_slot){.index = index, .key = key};
     }
-    int err = to ? btree_insert(to, key, d) : 0;
-    if (err) {
-        if (added)
-            slot_remove(d, at);
-        return err;
+    if (is_filed(key, parked)) {
+        int err = btree_insert(tree_of(index, parked), key, d);
+        if (err) {
+            if (added)
+                slot_remove(d, at);
+            return err;
+        }
     }
-    if (from)
-        btree_remove(from, slot->key, d);
+    if (was_filed)
+        btree_remove(tree_of(index, was_parked), slot->key, d);
     index->members += added;
     if (added && index->kind == INDEX_CAPPED) {
         index->cap.bytes += d->doc->size;
@@ -175,9 +179,9 @@ void index_unfile(struct index *index, struct dentry *d)
     struct index_slot *slot = index_slot(d, index, &at);
     if (!slot)
         return;
-    struct btree *from = tree_of(index, slot->key, index_is_parked(d, at));
-    if (from)
-        btree_remove(from, slot->key, d);
+    bool parked = index_is_parked(d, at);
+    if (is_filed(slot->key, parked))
+        btree_remove(tree_of(index, parked), slot->key, d);
     index->members--;
     if (index->kind == INDEX_CAPPED)
         index->cap.bytes -= d->doc->size;

@@ -1,6 +1,7 @@
 #include "fs/find_impl.h"
 
 #include "fs/control.h"
+#include "fs/find_queue.h"
 #include "ttl/deadline.h"
 #include "ttl/events.h"
 
@@ -335,20 +336,30 @@ void find_unlink(fuse_req_t req, fuse_ino_t ino, const char *name)
     fs_reply_done(req, -err);
 }
 
-void find_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+/* Explains a query. */
+static void open_explanation(const struct find_job *job)
 {
-    const struct find_node *node = find_node_of(ino);
     char *text = NULL;
     size_t len = 0;
-    int err = 0;
-    if (node->kind != FIND_EXPLAIN)
-        err = -EISDIR;
-    else if ((fi->flags & O_ACCMODE) != O_RDONLY)
-        err = -EACCES;
-    else
-        err = find_explain(req, node->parent, &text, &len);
+    struct fuse_file_info fi = job->fi;
+    int err = find_explain(job->req, find_node_of(job->ino)->parent, &text, &len);
     if (err)
-        fuse_reply_err(req, -err);
+        fuse_reply_err(job->req, -err);
     else
-        control_open_text(req, fi, text, len);
+        control_open_text(job->req, &fi, text, len);
+}
+
+void find_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+    int err = 0;
+    if (find_node_of(ino)->kind != FIND_EXPLAIN)
+        err = EISDIR;
+    else if ((fi->flags & O_ACCMODE) != O_RDONLY)
+        err = EACCES;
+    if (err) {
+        fuse_reply_err(req, err);
+        return;
+    }
+    const struct find_job job = {.run = open_explanation, .req = req, .ino = ino, .fi = *fi};
+    find_submit(&job);
 }

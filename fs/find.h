@@ -40,12 +40,12 @@ static inline bool find_is_name(const char *name)
 /* The directory that is searched; valid as long as the node. */
 struct document *find_document(fuse_ino_t ino);
 
-/* `parent` is a node, or a directory with the name FIND_NAME. */
-void find_lookup(fuse_req_t req, fuse_ino_t parent, const char *name);
+/* `ino` is a node, or a directory where FIND_NAME was asked for. */
+void find_lookup(fuse_req_t req, fuse_ino_t ino, const char *name);
 void find_forget(struct fs *fs, fuse_ino_t ino, uint64_t nlookup); /* expects the lock */
 void find_getattr(fuse_req_t req, fuse_ino_t ino);
 /* Removes the name from the directory that is searched, if it matches. */
-void find_unlink(fuse_req_t req, fuse_ino_t parent, const char *name);
+void find_unlink(fuse_req_t req, fuse_ino_t ino, const char *name);
 void find_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 
 /* find_list.c: a listing shows what matched when it began, less what has gone since. */

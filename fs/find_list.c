@@ -6,6 +6,7 @@
  * asked when it is handed out.
  */
 #include "fs/find_impl.h"
+#include "fs/find_queue.h"
 
 #include "ttl/deadline.h"
 
@@ -76,12 +77,10 @@ void find_releasedir(fuse_req_t req, struct fuse_file_info *fi)
 }
 
 /* Evaluates the query when a listing begins, and anew when it is rewound. */
-static int refresh(fuse_req_t req, struct find_list *list, off_t off)
+static int refresh(fuse_req_t req, struct find_list *list)
 {
     struct fs *fs = fs_of(req);
     struct query_result result = {0}, old;
-    if (list->node->kind != FIND_FILTER || (off != 0 && list->ran))
-        return 0;
     int err = find_run(req, list->node, &result);
     if (err) {
         query_result_release(&result);
@@ -170,17 +169,13 @@ static void add_matches(
     }
 }
 
-void find_readdir(
-    fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi, bool plus)
+static void reply_page(
+    fuse_req_t req, const struct find_list *list, size_t size, off_t off, bool plus)
 {
     struct fs *fs = fs_of(req);
-    struct find_list *list = (struct find_list *) (uintptr_t) fi->fh;
     struct page page = {.req = req, .plus = plus, .size = size, .buf = malloc(size)};
-    (void) ino;
-    int err = page.buf ? refresh(req, list, off) : -ENOMEM;
-    if (err) {
-        fuse_reply_err(req, -err);
-        free(page.buf);
+    if (!page.buf) {
+        fuse_reply_err(req, ENOMEM);
         return;
     }
     uint64_t cookie = (uint64_t) off;
@@ -190,4 +185,37 @@ void find_readdir(
     tree_unlock(fs->tree);
     fuse_reply_buf(req, page.buf, page.used);
     free(page.buf);
+}
+
+/* Evaluates the query, and replies with the first page. */
+static void begin_listing(const struct find_job *job)
+{
+    struct find_list *list = (struct find_list *) (uintptr_t) job->fi.fh;
+    int err = refresh(job->req, list);
+    if (err)
+        fuse_reply_err(job->req, -err);
+    else
+        reply_page(job->req, list, job->size, job->off, job->plus);
+}
+
+void find_readdir(
+    fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi, bool plus)
+{
+    struct fs *fs = fs_of(req);
+    const struct find_list *list = (const struct find_list *) (uintptr_t) fi->fh;
+    tree_lock(fs->tree);
+    bool begins = list->node->kind == FIND_FILTER && (off == 0 || !list->ran);
+    tree_unlock(fs->tree);
+    if (!begins) {
+        reply_page(req, list, size, off, plus);
+        return;
+    }
+    const struct find_job job = {.run = begin_listing,
+        .req = req,
+        .ino = ino,
+        .size = size,
+        .off = off,
+        .plus = plus,
+        .fi = *fi};
+    find_submit(&job);
 }

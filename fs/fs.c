@@ -234,7 +234,8 @@ void fs_deadline_came_forward(struct fs *fs, struct document *doc)
     fuse_ino_t parent = 0;
     tree_lock(fs->tree);
     const struct dentry *d = doc->links;
-    bool now = document_is_collection(doc) || (d && d->link_next) ||
+    /* Without a name: the monitor was here already, and the kernel may not have heard of it yet. */
+    bool now = document_is_collection(doc) || !d || d->link_next ||
                ttl_document_deadline(&fs->ttl, doc).at_ms <
                    date_add_saturated(fs_now_ms(fs), FS_FORWARD_SOON_MS);
     if (d && !now) {

@@ -70,7 +70,9 @@ static void hook_deleting(void *arg, struct dentry *d)
     struct monitor_thread *m = arg;
     struct fs *fs = m->fs;
     m->forget_names |= document_is_collection(d->doc) && d->doc->nlookup;
-    if (d->doc->nlookup && !dentry_in_limbo(d))
+    /* What is open is in use, and only a name that was dropped goes with the last close. */
+    if (d->doc->nlookup && !dentry_in_limbo(d) &&
+        (d->doc->nopen || !notifier_let_go(&fs->notifier, fs_nodeid(fs, d->doc))))
         notifier_drop_name(&fs->notifier, fs_nodeid(fs, &d->parent->doc), d->name, d->name_len);
     if (d->doc->nlink > 1 && d->doc->nlookup)
         notifier_attributes(&fs->notifier, fs_nodeid(fs, d->doc));

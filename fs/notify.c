@@ -9,6 +9,9 @@
 /* Notifications that only save memory or freshness are dropped beyond this many. */
 #define QUEUE_MAX_JOBS 100000
 
+/* Documents that the kernel is asked to let go of in one message. */
+#define PRUNE_DOCS 512
+
 enum notify_kind { EXPIRE_NAME, DROP_NAME, DELETED, ATTRIBUTES };
 
 struct notify_job {
@@ -43,13 +46,36 @@ static void send(struct notifier *notifier, struct notify_job *job)
     }
 }
 
+/* One message of those that are gone. Expects the lock; lets go. */
+static void send_gone(struct notifier *n)
+{
+    uint64_t some[PRUNE_DOCS];
+    size_t count = n->ngone < PRUNE_DOCS ? n->ngone : PRUNE_DOCS;
+    n->ngone -= count;
+    memcpy(some, n->gone + n->ngone, count * sizeof some[0]);
+    if (n->ngone == 0) {
+        free(n->gone);
+        n->gone = NULL;
+        n->cap_gone = 0;
+    }
+    bool stop = n->stop;
+    pthread_mutex_unlock(&n->lock);
+    if (!stop)
+        (void) session_prune(n->session, some, (uint32_t) count);
+    pthread_mutex_lock(&n->lock);
+}
+
 static void *run(void *arg)
 {
     struct notifier *n = arg;
     pthread_mutex_lock(&n->lock);
     for (;;) {
-        while (!n->first && !n->stop)
+        while (!n->first && !n->ngone && !n->stop)
             pthread_cond_wait(&n->wanted, &n->lock);
+        if (!n->first && n->ngone) {
+            send_gone(n);
+            continue;
+        }
         struct notify_job *job = n->first;
         if (!job)
             break;
@@ -124,6 +150,27 @@ void notifier_expire_name(struct notifier *n, fuse_ino_t parent, const char *nam
     struct notify_job job = {.kind = EXPIRE_NAME, .ino = parent, .len = (uint8_t) len};
     if (!queue(n, &job, name))
         notifier_forget_names(n);
+}
+
+bool notifier_let_go(struct notifier *n, fuse_ino_t document)
+{
+    if (!n->has_prune)
+        return false;
+    pthread_mutex_lock(&n->lock);
+    if (n->ngone == n->cap_gone && n->running) {
+        size_t cap = n->cap_gone ? n->cap_gone * 2 : PRUNE_DOCS;
+        uint64_t *more = realloc(n->gone, cap * sizeof *more);
+        if (more) {
+            n->gone = more;
+            n->cap_gone = cap;
+        }
+    }
+    if (n->ngone < n->cap_gone && n->running) {
+        n->gone[n->ngone++] = document;
+        pthread_cond_signal(&n->wanted);
+    }
+    pthread_mutex_unlock(&n->lock);
+    return true;
 }
 
 void notifier_drop_name(struct notifier *n, fuse_ino_t parent, const char *name, size_t len)

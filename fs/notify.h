@@ -22,10 +22,13 @@ struct notifier {
     struct fuse_session *session;
     pthread_t thread;
     _Atomic bool has_epochs; /* the kernel can forget all names at once */
+    _Atomic bool has_prune;  /* and can be asked to let go of documents */
     pthread_mutex_t lock;    /* covers what follows; may be taken while the tree's lock is held */
     pthread_cond_t wanted;
     struct notify_job *first, **last;
     uint32_t queued;
+    uint64_t *gone; /* numbers of documents that the kernel is asked to let go of */
+    size_t ngone, cap_gone;
     bool running, stop;
 };
 
@@ -41,8 +44,15 @@ void notifier_stop(struct notifier *notifier);
 void notifier_expire_name(
     struct notifier *notifier, fuse_ino_t parent, const char *name, size_t len);
 
-/* A name is gone: lets the kernel give its memory back. Left out when too much is queued. */
+/* A name is gone: the kernel forgets it, and gives its memory back. Left out when too much is queued. */
 void notifier_drop_name(struct notifier *notifier, fuse_ino_t parent, const char *name, size_t len);
+
+/*
+ * A document has lost a name that the kernel does not believe in any more: it gives its memory back, and
+ * with it our document, unless it is in use. Waits for nobody's lock, and is never left out. Returns false
+ * when the kernel cannot (before 6.18): then notifier_drop_name does the same, more slowly.
+ */
+bool notifier_let_go(struct notifier *notifier, fuse_ino_t document);
 
 /* The same for a name that others may still have cached, and whose watchers are to hear of it. */
 void notifier_deleted(

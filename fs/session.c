@@ -14,6 +14,7 @@
 /* Newer than Debian 12's linux/fuse.h. */
 #define OPCODE_TMPFILE 51
 #define NOTIFY_INC_EPOCH 8
+#define NOTIFY_PRUNE 9
 #define INIT_DIRECT_IO_ALLOW_MMAP (UINT64_C(1) << 36)
 
 static atomic_bool has_killpriv, has_mmap_direct;
@@ -204,4 +205,24 @@ int session_forget_names(struct fuse_session *session)
     struct fuse_out_header out = {.len = sizeof out, .error = NOTIFY_INC_EPOCH};
     ssize_t n = write(fuse_session_fd(session), &out, sizeof out);
     return n < 0 ? -errno : 0;
+}
+
+/* What follows the header of a NOTIFY_PRUNE, before the numbers. */
+struct prune_out {
+    uint32_t count, padding;
+    uint64_t spare;
+};
+
+int session_prune(struct fuse_session *session, const uint64_t *nodeids, uint32_t n)
+{
+    struct prune_out prune = {.count = n};
+    struct fuse_out_header out = {.error = NOTIFY_PRUNE};
+    struct iovec iov[] = {
+        {.iov_base = &out, .iov_len = sizeof out},
+        {.iov_base = &prune, .iov_len = sizeof prune},
+        {.iov_base = (void *) (uintptr_t) nodeids, .iov_len = n * sizeof *nodeids},
+    };
+    for (size_t i = 0; i < sizeof iov / sizeof iov[0]; i++)
+        out.len += (uint32_t) iov[i].iov_len;
+    return writev(fuse_session_fd(session), iov, n ? 3 : 2) < 0 ? -errno : 0;
 }

@@ -57,4 +57,12 @@ bool session_has_mmap_direct(void);
  */
 int session_forget_names(struct fuse_session *session);
 
+/*
+ * Makes the kernel give back what it caches of documents that nobody uses at the moment
+ * (FUSE_NOTIFY_PRUNE, kernel 6.18). Waits for no directory's lock. Numbers it does not know are skipped.
+ * @n  may be 0, to ask whether the kernel can
+ * Returns 0, or -errno when the kernel cannot (-EINVAL).
+ */
+int session_prune(struct fuse_session *session, const uint64_t *nodeids, uint32_t n);
+
 #endif

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that are missing, and only those.
 #
-#     tests/install-deps.sh [build|demo|test|lint|fuzz|bench]...        (default: build test)
+#     tests/install-deps.sh [build|demo|test|long|lint|fuzz|bench]...        (default: build test)
 #
 # What counts is whether the command, library, header or module is there, not the package: nothing is
 # installed, updated or asked for when everything is.
@@ -32,6 +32,12 @@ test  command git          git
 test  command zsh          zsh
 test  command fish         fish
 test  command man          man-db
+test  command promtool     prometheus
+test  command useradd      passwd
+test  command setpriv      util-linux
+long  command stress-ng    stress-ng
+long  command dbench       dbench
+long  command fio          fio
 lint  command clang        clang
 lint  command clang-tidy   clang-tidy
 lint  command clang-format clang-format
@@ -64,7 +70,7 @@ missing_packages() { # group...
 [ $# -gt 0 ] || set -- build test
 for group; do
     case $group in
-    build | demo | test | lint | fuzz | bench) ;;
+    build | demo | test | long | lint | fuzz | bench) ;;
     *)
         sed -n 's/^# \{4,\}/usage: /p' "$0" >&2
         exit 2

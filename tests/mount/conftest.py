@@ -33,7 +33,7 @@ class Mount
 Functions: wait_until(condition, seconds, what), raises_errno(errno.X, …), run(command…) (a program with a
 deadline, output captured, fails the test on a non-zero status), ROOT, BINARY, TIME_FACTOR.
 
-Markers: limit(seconds) per phase, default 60; root (skipped for others), slow, tsan (worth a run under
+Markers: limit(seconds) per phase, default 60; root (skipped for others), slow, long (make test-long), tsan (worth a run under
 ThreadSanitizer), ttlfs(store=, opts=).
 
 Environment: TTLFS, the binary (default build/ttlfs); TTLFS_WRAP, words before it (valgrind --error-exitcode=99 -q).
@@ -457,7 +457,7 @@ def any_mount(request, make_mount):
 
 def pytest_configure(config):
     for line in ("limit(seconds): time limit of each phase of the test, 60 if not given",
-                 "root: needs root", "slow: takes more than a few seconds",
+                 "root: needs root", "slow: takes more than a few seconds", "long: for make test-long only",
                  "tsan: worth a run under ThreadSanitizer",
                  "ttlfs(store, opts): how the mount and any_mount fixtures mount"):
         config.addinivalue_line("markers", line)

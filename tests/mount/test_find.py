@@ -3,6 +3,7 @@ import ctypes
 import errno
 import json
 import os
+import subprocess
 import threading
 
 import pytest
@@ -527,3 +528,40 @@ def test_a_large_collection(make_mount):
     assert (plan["stage"], plan["docsExamined"]) == ("IXSCAN", 1)
     run("sh", "-c", "rm .find/'{\"n\":{\"$gte\":100}}'/*", cwd=m.path)
     assert len(os.listdir(m.path)) == 100
+
+
+def test_many_listings_at_once(mount):
+    """More listings than the daemon has threads: each gets its answer, and so does everybody else."""
+    for i in range(2000):
+        mount.write(f"doc{i}", f'{{"n":{i},"s":"{i % 10}"}}')
+    failures = []
+
+    def list_some(number):
+        try:
+            for _ in range(3):
+                assert len(found(mount, {"s": str(number % 10)})) == 200
+                assert explain(mount, {"n": number})["nReturned"] == 1
+        except Exception as error:  # pylint: disable=broad-except
+            failures.append(repr(error))
+
+    workers = [threading.Thread(target=list_some, args=(i,)) for i in range(40)]
+    for worker in workers:
+        worker.start()
+    while any(worker.is_alive() for worker in workers):
+        mount.write("else", "x")
+        os.unlink(mount.p("else"))
+    for worker in workers:
+        worker.join()
+    assert not failures, failures[0]
+
+
+def test_a_listing_can_be_interrupted(mount):
+    """A killed reader's query ends, and the mount with it."""
+    for i in range(300):
+        mount.write(f"doc{i}", {"n": i})
+    for _ in range(20):
+        process = subprocess.Popen(["ls", q({"n": {"$gt": 5}})], cwd=mount.path, stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.DEVNULL)
+        process.kill()
+        process.wait()
+    assert len(found(mount, {"n": {"$gte": 5}})) == 295

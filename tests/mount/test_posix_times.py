@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from conftest import raises_errno, run, run_as, wait_until
+from conftest import BINARY, raises_errno, run, run_as, wait_until
 from targets import FALLOC_KEEP_SIZE, FALLOC_PUNCH_HOLE, LIBC, checked, fallocate, fs, is_tmpfs, tick
 
 ANN, BOB = 21001, 21002
@@ -360,11 +360,11 @@ def options_of(path):
 
 
 def remount(mount, words):
-    from conftest import BINARY
     run(BINARY, "-o", f"remount,{words}", mount.store, mount.path)
 
 
 @pytest.mark.root
+@pytest.mark.tsan
 def test_remount_changes_access_times(any_mount):
     remount(any_mount, "noatime")
     assert "noatime" in options_of(any_mount.path)
@@ -410,7 +410,6 @@ def test_remount_read_only_and_back(any_mount):
 @pytest.mark.root
 def test_remount_read_only_while_something_is_open_for_writing(any_mount):
     with open(any_mount.p("file"), "w", encoding="utf-8"):
-        from conftest import BINARY
         done = run(BINARY, "-o", "remount,ro", any_mount.store, any_mount.path, check=False)
         assert done.returncode == 4
         assert "busy" in done.stdout
@@ -433,7 +432,6 @@ def test_a_store_opened_read_only_stays_so(make_mount):
 
 
 def test_remount_of_nothing(tmp_path):
-    from conftest import BINARY
     done = run(BINARY, "-o", "remount,noatime", "memory:", tmp_path, check=False)
     assert done.returncode == 4
     assert done.stdout.startswith("ttlfs: the remount failed")
