@@ -21,8 +21,9 @@ struct fs_options;
 
 /* The monitor thread's own. Zeroed is ready. */
 struct archive {
-    uint64_t failed;     /* since the last line in the log */
-    int64_t quiet_until; /* monotonic milliseconds: one line a minute is enough */
+    unsigned int one_by_one; /* so many batches are synced file by file: see archive.c */
+    uint64_t failed;         /* since the last line in the log */
+    int64_t quiet_until;     /* monotonic milliseconds: one line a minute is enough */
 };
 
 /*

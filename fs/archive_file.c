@@ -16,6 +16,8 @@
 #define DAY_BYTES 10
 #define MAX_NAMES 1000
 #define MAX_TILDES 3
+/* So much of a name is there whatever is added to make it another one. */
+#define KEPT_NAME_BYTES 200
 #define PATH_BYTES (sizeof "/proc/self/fd/" + 16 + DOCUMENT_NAME_MAX_BYTES + 1)
 
 /* A path of a name in an open directory, for calls that take no descriptor. */
@@ -156,15 +158,25 @@ static int read_record(int dir, const char *name, char **ret_text, size_t *ret_l
     return read_text(dir, sidecar, NULL, ret_text, ret_len);
 }
 
-/* Does this name belong to an archived document, rather than to what was left behind? */
+/*
+ * Does this name belong to an archived document, rather than to what an interrupted archiving left
+ * behind? That may have its record, too, but not its name yet.
+ */
 static bool is_document(int dir, const char *name)
 {
     char *text;
     size_t len;
+    struct archive_copy found;
     if (read_record(dir, name, &text, &len) != 0)
         return false;
+    bool own = archive_record_parse(text, len, &found, NULL) == 0;
     free(text);
-    return true;
+    if (!own)
+        return false;
+    /* Behind a long name something may stand in the place of its end. */
+    own = strncmp(name, found.name, strnlen(found.name, KEPT_NAME_BYTES)) == 0;
+    archive_copy_release(&found);
+    return own;
 }
 
 static bool is_copy_of(
@@ -292,12 +304,7 @@ int archive_file_dress(struct archive_file *file, const struct archive_copy *cop
     /* Behind the owner, whose change clears capabilities. */
     if (!file->sidecar)
         set_xattrs(file, copy, false);
-    if (utimensat(file->dir, file->temp, times, AT_SYMLINK_NOFOLLOW) != 0)
-        return -errno;
-    /* So that all of a batch are on their way before the first one is waited for. */
-    if (file->fd >= 0)
-        (void) sync_file_range(file->fd, 0, 0, SYNC_FILE_RANGE_WRITE);
-    return 0;
+    return utimensat(file->dir, file->temp, times, AT_SYMLINK_NOFOLLOW) != 0 ? -errno : 0;
 }
 
 /* Writes the sidecar of what is going to be called `name`, over one that was left behind. */
@@ -336,10 +343,15 @@ static bool is_free(const struct archive_file *file, const char *name)
     return !file->sidecar || !is_document(file->dir, sidecar);
 }
 
+int archive_file_sync(const struct archive_file *file)
+{
+    return file->fd >= 0 && fsync(file->fd) != 0 ? -errno : 0;
+}
+
 int archive_file_place(struct archive_file *file, const struct archive_copy *copy)
 {
     char name[DOCUMENT_NAME_MAX_BYTES + 1];
-    int err = file->fd >= 0 && fsync(file->fd) != 0 ? -errno : 0;
+    int err = 0;
     for (unsigned int i = 0; !err; i++) {
         if (i == MAX_NAMES)
             return -EEXIST;

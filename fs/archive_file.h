@@ -39,7 +39,10 @@ int archive_file_create(int dir, const struct archive_copy *copy, struct archive
 /* Gives it the document's attributes, once it has its content. */
 int archive_file_dress(struct archive_file *file, const struct archive_copy *copy);
 
-/* Syncs it and gives it its name: NAME, or NAME.NUMBER where another document has that. */
+/* Makes it durable, all but its name. */
+int archive_file_sync(const struct archive_file *file);
+
+/* Gives it its name: NAME, or NAME.NUMBER where another document has that. It must be durable. */
 int archive_file_place(struct archive_file *file, const struct archive_copy *copy);
 
 /* Closes it, and removes what has no name yet. */

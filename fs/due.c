@@ -4,7 +4,6 @@
 #include "fs/distribution.h"
 
 #include "fs/path_text.h"
-#include "ttl/limbo.h"
 #include "ttl/survey.h"
 
 #include <errno.h>
@@ -40,23 +39,6 @@ static bool room_for_one(struct gathering *g)
     return true;
 }
 
-/* Where it is, or was before it had to make room. */
-static void write_place(struct text *text, const struct dentry *d)
-{
-    struct archive_origin origin;
-    if (!dentry_in_limbo(d) || limbo_origin(d, &origin) != 0) {
-        path_text_member(text, d->parent);
-        text_member_name(text, d->name, d->name_len);
-        return;
-    }
-    text_key(text, "collection");
-    text_put(text, "\"/");
-    text_string_part(text, origin.path, strlen(origin.path));
-    text_put(text, "\"");
-    text_member_name(text, origin.name, strlen(origin.name));
-    archive_origin_release(&origin);
-}
-
 static bool gather(void *arg, struct dentry *d, const struct ttl_deadline *deadline)
 {
     struct gathering *g = arg;
@@ -73,7 +55,7 @@ static bool gather(void *arg, struct dentry *d, const struct ttl_deadline *deadl
     text_open(&g->text, '{');
     text_member_date(&g->text, "deadline", deadline->at_ms);
     text_member_string(&g->text, "reason", reason);
-    write_place(&g->text, d);
+    path_text_place(&g->text, d);
     text_member_int(&g->text, "ino", (int64_t) d->doc->ino);
     text_close(&g->text, '}');
     text_put(&g->text, "\n");

@@ -40,8 +40,7 @@ static void tell(void *arg, enum ttl_event event, struct dentry *d, int64_t now_
     text_open(line, '{');
     text_member_date(line, "ts", now_ms);
     text_member_string(line, "event", ttl_event_name(event));
-    path_text_member(line, d->parent);
-    text_member_name(line, d->name, d->name_len);
+    path_text_place(line, d);
     text_member_int(line, "ino", (int64_t) d->doc->ino);
     if (event == TTL_EVENT_EXPIRED) {
         char reason[TTL_REASON_BYTES];

@@ -1,5 +1,7 @@
 #include "fs/path_text.h"
 
+#include "ttl/limbo.h"
+
 #include <string.h>
 
 const char *path_text(const struct collection *c, char buf[PATH_TEXT_BYTES], size_t *ret_len)
@@ -33,4 +35,20 @@ void path_text_member(struct text *text, const struct collection *c)
     }
     const char *path = path_text(c, buf, &len);
     text_string(text, path, len);
+}
+
+void path_text_place(struct text *text, const struct dentry *d)
+{
+    struct archive_origin origin;
+    if (!dentry_in_limbo(d) || limbo_origin(d, &origin) != 0) {
+        path_text_member(text, d->parent);
+        text_member_name(text, d->name, d->name_len);
+        return;
+    }
+    text_key(text, "collection");
+    text_put(text, "\"/");
+    text_string_part(text, origin.path, strlen(origin.path));
+    text_put(text, "\"");
+    text_member_name(text, origin.name, strlen(origin.name));
+    archive_origin_release(&origin);
 }

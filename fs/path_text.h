@@ -20,4 +20,10 @@ const char *path_text(const struct collection *c, char buf[PATH_TEXT_BYTES], siz
 /* Appends a member `collection`, null for none. Expects the tree's lock. */
 void path_text_member(struct text *text, const struct collection *c);
 
+/*
+ * Appends `collection` and the name of a document: where it is, or was before it had to make room.
+ * Expects the tree's lock.
+ */
+void path_text_place(struct text *text, const struct dentry *d);
+
 #endif

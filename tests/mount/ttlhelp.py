@@ -80,6 +80,11 @@ def names(mount, path="."):
     return sorted(os.listdir(mount.p(path)))
 
 
+def wait_for_documents(mount, count, seconds=60):
+    """What was deleted counts until the kernel has let go of it, too."""
+    wait_until(lambda: mount.status()["documents"] == count, seconds, f"{count} documents")
+
+
 def is_near(value, expected, slack=CLOCK_SLACK_MS):
     return value is not None and abs(value - expected) <= slack
 
