@@ -6,6 +6,7 @@
 #include "fs/fs.h"
 #include "fs/kinds.h"
 #include "fs/log.h"
+#include "fs/session.h"
 #include "fs/privileges.h"
 
 #include "core/file.h"
