@@ -298,7 +298,7 @@ int file_truncate(struct tree *tree, struct document *doc, uint64_t size)
     err = make_large(tree, doc);
     if (err)
         return err;
-    if (size < doc->size) {
+    if (size <= doc->size) {
         struct content *content = content_get(doc->content);
         tree_unlock(tree);
         err = content_truncate(content, size);
