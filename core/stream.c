@@ -211,9 +211,9 @@ size_t stream_read(struct stream *stream, struct stream_reader *reader, char *bu
         const struct stream_chunk *chunk = reader->chunk;
         size_t used = chunk ? chunk->used : 0;
         pthread_mutex_unlock(&stream->lock);
-        if (!ready)
-            break;
         bool notice = reader->notice_at < reader->notice_len;
+        if (!ready || (!notice && !chunk))
+            break;
         const char *from = notice ? reader->notice + reader->notice_at : chunk->bytes + reader->at;
         size_t left = notice ? reader->notice_len - reader->notice_at : used - reader->at;
         size_t n = whole_lines(from, left, size - done);

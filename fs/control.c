@@ -423,8 +423,13 @@ void control_poll(
 
 void control_tear_down(void)
 {
-    while (texts)
-        text_free(texts);
+    for (struct control_text *text = texts; text;) {
+        struct control_text *next = text->next;
+        free(text->text);
+        free(text);
+        text = next;
+    }
+    texts = NULL;
 }
 
 static void list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, bool plus)

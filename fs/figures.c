@@ -130,14 +130,14 @@ int figures_take(struct fs *fs, struct figures *ret_figures)
 
 void figures_release(struct figures *f)
 {
-    for (size_t i = 0; i < f->n_collections; i++)
+    for (size_t i = 0; f->collections && i < f->n_collections; i++)
         free(f->collections[i].path);
-    for (size_t i = 0; i < f->n_indexes; i++) {
+    for (size_t i = 0; f->indexes && i < f->n_indexes; i++) {
         free(f->indexes[i].path);
         free(f->indexes[i].name);
         free(f->indexes[i].key);
     }
-    for (size_t i = 0; i < f->n_warnings; i++) {
+    for (size_t i = 0; f->warnings && i < f->n_warnings; i++) {
         free(f->warnings[i].path);
         free(f->warnings[i].index);
     }

@@ -13,7 +13,6 @@
 #include "fs/setup.h"
 #include "fs/slow.h"
 
-
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>

@@ -64,6 +64,7 @@ static void write_metrics(struct text *text, const struct ttl_metrics *m)
     text_member_int(text, "errors", (int64_t) m->errors);
     text_member_int(text, "hiddenAccesses", (int64_t) m->hidden_accesses);
     text_member_int(text, "evictedDocuments", (int64_t) m->evicted_documents);
+    text_member_int(text, "prunedCollections", (int64_t) m->pruned_collections);
     text_close(text, '}');
     text_close(text, '}');
 }

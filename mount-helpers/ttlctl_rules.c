@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
+#include <unistd.h>
 
 /* What is worth showing although it is not listed. Rules are shown when they are in force. */
 static const char *const directory_keys[] = {"idle", "max", "refresh", "jitter", "visibility",
@@ -87,6 +88,14 @@ static void print_pairs(const struct pairs *pairs)
     }
 }
 
+/* A single value is given to programs as it is. */
+static void print_value(const char *value)
+{
+    char *escaped = isatty(STDOUT_FILENO) ? ctl_escape(value) : NULL;
+    printf("%s\n", escaped ? escaped : value);
+    free(escaped);
+}
+
 static int get_named(const struct ctl *ctl, const char *path, char **keys, int n)
 {
     struct pairs pairs = {0};
@@ -111,7 +120,7 @@ static int get_named(const struct ctl *ctl, const char *path, char **keys, int n
     else if (n > 1)
         print_pairs(&pairs);
     else if (pairs.n == 1)
-        printf("%s\n", pairs.at[0].value);
+        print_value(pairs.at[0].value);
     pairs_release(&pairs);
     return status;
 }

@@ -549,16 +549,18 @@ def test_accepted_options(make_mount, opts):
 
 @pytest.fixture
 def mount8(background):
-    """mount -t ttlfs needs its helper in /sbin."""
-    helper, beside = pathlib.Path("/sbin/mount.ttlfs"), BINARY.resolve().parent / "mount.ttlfs"
-    lent = not os.path.lexists(helper)
-    if lent:
-        assert beside.exists(), f"{beside} is not there: run make"
-        os.symlink(beside, helper)
+    """mount -t ttlfs needs its helper in /sbin; a remount looks for it under the type that the kernel shows."""
+    beside = BINARY.resolve().parent / "mount.ttlfs"
+    lent = []
+    for helper in (pathlib.Path("/sbin/mount.ttlfs"), pathlib.Path("/sbin/mount.fuse.ttlfs")):
+        if not os.path.lexists(helper):
+            assert beside.exists(), f"{beside} is not there: run make"
+            os.symlink(beside, helper)
+            lent.append(helper)
     yield background
     if mounted(background.path):
         run("umount", background.path)
-    if lent:
+    for helper in lent:
         os.unlink(helper)
 
 
@@ -586,6 +588,39 @@ def test_fstab(mount8):
     assert found.f_blocks * found.f_frsize == 8 << 20
     run("umount", mount8.path)
     mount8.wait_for_the_end()
+
+
+def flags_of(path):
+    with open("/proc/self/mountinfo", encoding="utf-8") as table:
+        return next(line.split()[5] for line in table if line.split()[4] == str(path)).split(",")
+
+
+@pytest.mark.root
+def test_mount_o_remount(mount8):
+    run("mount", "-t", "ttlfs", mount8.store, mount8.path, "-o", "nosuid")
+    (mount8.path / "file").write_text("kept")
+    run("mount", "-o", "remount,ro", mount8.path)
+    assert {"ro", "nosuid", "relatime"} <= set(flags_of(mount8.path))
+    with raises_errno(errno.EROFS):
+        (mount8.path / "new").touch()
+    run("mount", "-o", "remount,rw,noatime", mount8.path)
+    assert {"rw", "nosuid", "noatime"} <= set(flags_of(mount8.path))
+    (mount8.path / "new").touch()
+    run("mount", "-t", "ttlfs", "-o", "remount,noexec", mount8.store, mount8.path)
+    assert {"rw", "nosuid", "noatime", "noexec"} <= set(flags_of(mount8.path))
+    assert (mount8.path / "file").read_text() == "kept"
+
+
+@pytest.mark.root
+def test_remount_of_a_line_of_fstab(mount8):
+    fstab = mount8.folder / "fstab"
+    fstab.write_text(f"memory: {mount8.path} ttlfs noauto,nofail,max=1h,size=8m,mode=1777,_netdev 0 0\n")
+    run("mount", "-T", fstab, mount8.path)
+    run("mount", "-T", fstab, "-o", "remount,ro", mount8.path)
+    assert "ro" in flags_of(mount8.path)
+    run("mount", "-T", fstab, "-o", "remount", mount8.path)
+    assert "rw" in flags_of(mount8.path)
+    (mount8.path / "new").touch()
 
 
 @pytest.mark.root

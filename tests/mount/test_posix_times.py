@@ -410,7 +410,7 @@ def test_remount_read_only_and_back(any_mount):
 @pytest.mark.root
 def test_remount_read_only_while_something_is_open_for_writing(any_mount):
     with open(any_mount.p("file"), "w", encoding="utf-8"):
-            done = run(BINARY, "-o", "remount,ro", any_mount.store, any_mount.path, check=False)
+        done = run(BINARY, "-o", "remount,ro", any_mount.store, any_mount.path, check=False)
         assert done.returncode == 4
         assert "busy" in done.stdout
     assert "rw" in options_of(any_mount.path)

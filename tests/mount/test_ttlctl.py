@@ -96,6 +96,15 @@ def test_values_may_hold_anything(mount):
     assert ttlctl("get", mount.p("f"), "doc.text").out == '"a=b\\n"\n'
 
 
+def test_a_value_cannot_move_the_cursor(mount):
+    mount.write("f", "x")
+    mount.set("f", "user.doc.text", '"\x9b2J"')
+    with Terminal(TTLCTL, "get", mount.p("f"), "doc.text") as terminal:
+        assert terminal.ended() == OK
+    assert terminal.text == '"\\xC2\\x9B2J"\r\n'
+    assert ttlctl("get", mount.p("f"), "doc.text").out == '"\x9b2J"\n'
+
+
 def test_json_reports_what_was_done(mount):
     assert ttlctl("set", "--json", ".", "idle=1h", "hold=yes", cwd=mount.path).json == \
         {"path": ".", "set": ["user.ttl.idle", "user.ttl.hold"]}
