@@ -175,16 +175,30 @@ int content_write(struct content *content, const void *buf, size_t len, uint64_t
     return err;
 }
 
+/*
+ * The file may be shorter than its document: a hole at the end is nowhere. Only where pages were
+ * allocated behind its end must it be as long for a moment, because a truncation to the size that
+ * it has is what drops them.
+ */
+static int blob_truncate(const struct content *content, uint64_t size)
+{
+    struct stat st;
+    if (fstat(content->fd, &st) != 0)
+        return -errno;
+    uint64_t end = (uint64_t) st.st_size;
+    bool allocated_behind =
+        (uint64_t) st.st_blocks * 512 > (uint64_t) content_pages_of(end) * CONTENT_PAGE_BYTES;
+    if (end < size && (!allocated_behind || ftruncate(content->fd, (off_t) size) != 0))
+        return 0;
+    return ftruncate(content->fd, (off_t) size) == 0 ? 0 : -errno;
+}
+
 int content_truncate(struct content *content, uint64_t size)
 {
     int err = 0;
     pthread_rwlock_wrlock(&content->lock);
     if (content->store) {
-        struct stat st;
-        /* The file may be shorter than its document: a hole at the end is nowhere. */
-        if (fstat(content->fd, &st) != 0 ||
-            ((uint64_t) st.st_size > size && ftruncate(content->fd, (off_t) size) != 0))
-            err = -errno;
+        err = blob_truncate(content, size);
         settle_pages(content, 0);
     } else {
         chunks_truncate(content, size);

@@ -235,7 +235,7 @@ ssize_t file_write(
         return err;
     if (stays_small(doc, off, end > doc->size ? end : doc->size)) {
         err = small_fill(tree, doc, end);
-        if (err)
+        if (err || !doc->data) /* no data: nothing was written to an empty file */
             return err;
         memcpy(doc->data + off, buf, len);
         doc->flags |= DOCUMENT_CONTENT_DIRTY | DOCUMENT_FIELDS_STALE;
@@ -298,7 +298,7 @@ int file_truncate(struct tree *tree, struct document *doc, uint64_t size)
     err = make_large(tree, doc);
     if (err)
         return err;
-    if (size < doc->size) {
+    if (size <= doc->size) {
         struct content *content = content_get(doc->content);
         tree_unlock(tree);
         err = content_truncate(content, size);

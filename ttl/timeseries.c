@@ -234,8 +234,7 @@ static void take_out(struct ts_bucket *b, struct dentry *d, int64_t time_ms)
     count_extended(ts, time_ms, -1);
 }
 
-/* A name has gone, or its collection is none of time series any more. */
-static void member_left(struct index *index, struct dentry *d, int64_t key)
+void timeseries_member_left(struct index *index, struct dentry *d, int64_t key)
 {
     struct ts_member *m = (struct ts_member *) (intptr_t) key;
     (void) index;
@@ -361,53 +360,4 @@ void timeseries_expiring(struct ttl *ttl, struct dentry *d)
     enum ttl_reason reason = ttl_deadline(ttl, d).reason;
     if (reason == TTL_REASON_TIMESERIES || reason == TTL_REASON_INDEX)
         bucket_close(m->bucket);
-}
-
-/* The collection's side of it */
-
-struct timeseries *timeseries_new(struct ttl *ttl, struct collection *owner, struct ts_spec *spec)
-{
-    struct index_spec none;
-    index_spec_init(&none);
-    struct timeseries *ts = calloc(1, sizeof *ts);
-    if (!ts)
-        return NULL;
-    ts->members = index_new("buckets", strlen("buckets"), INDEX_BUCKETS, &none);
-    none.ttl = true;
-    ts->rule = index_new("timeseries", strlen("timeseries"), INDEX_TIMESERIES, &none);
-    if (!ts->members || !ts->rule) {
-        index_free(ts->members);
-        index_free(ts->rule);
-        free(ts);
-        return NULL;
-    }
-    ts->ttl = ttl;
-    ttl->ntimeseries++;
-    ts->members->owner = ts->rule->owner = owner;
-    ts->members->left = member_left;
-    ts->spec = *spec;
-    *spec = (struct ts_spec){.expire_after_s = -1};
-    btree_init(&ts->metas);
-    timeseries_set_expire_after(ts, ts->spec.expire_after_s);
-    return ts;
-}
-
-void timeseries_set_expire_after(struct timeseries *ts, int64_t seconds)
-{
-    ts->spec.expire_after_s = seconds;
-    ts->rule->expire_after_ms = seconds < 0 ? 0 : seconds * 1000;
-    ttl_schedule(ts->ttl, ts->rule);
-}
-
-void timeseries_free(struct timeseries *ts)
-{
-    if (!ts)
-        return;
-    timeseries_not_pending(ts);
-    ts->ttl->ntimeseries--;
-    ttl_bury(ts->ttl, ts->members);
-    ttl_bury(ts->ttl, ts->rule);
-    btree_release(&ts->metas);
-    ts_spec_release(&ts->spec);
-    free(ts);
 }

@@ -39,6 +39,9 @@ int64_t timeseries_round_ms(const struct timeseries *ts);
 /* Equal meta values have equal hashes. The same in every version: it is kept on disk. */
 uint64_t timeseries_meta_hash(const bson_t *fields, const char *meta_field);
 
+/* A name has gone, or its collection is none of time series any more. */
+void timeseries_member_left(struct index *index, struct dentry *d, int64_t key);
+
 /* A bucket's date went back, or expiry goes on. */
 void timeseries_went_back(struct ts_bucket *bucket);
 void timeseries_goes_on(struct timeseries *ts);

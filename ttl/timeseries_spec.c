@@ -110,7 +110,7 @@ int ts_spec_parse(const char *text, size_t len, struct ts_spec *ret_spec, struct
     int err = rule_json_read(text, len, members, sizeof members / sizeof members[0], &spec, why);
     if (!err && !spec.time_field)
         err = reason_set(why, EINVAL, "timeField is missing");
-    if (!err && spec.meta_field && strcmp(spec.meta_field, spec.time_field) == 0)
+    else if (!err && spec.meta_field && strcmp(spec.meta_field, spec.time_field) == 0)
         err = reason_set(why, EINVAL, "timeField and metaField are the same");
     if (err)
         ts_spec_release(&spec);

@@ -43,7 +43,7 @@ def test_install_and_uninstall(tmp_path, flavour, prefix, sbin):
     make(*words, "install")
     below = prefix.strip("/")
     wanted = {f"{below}/{name}" for name in ["bin/ttlfs", "bin/ttlctl", *COMPLETIONS, *PAGES, *DOCUMENTS]}
-    wanted.add(f"{sbin}/mount.ttlfs")
+    wanted |= {f"{sbin}/mount.ttlfs", f"{sbin}/mount.fuse.ttlfs"}
     assert files_below(tmp_path) == wanted
     for name in files_below(tmp_path):
         assert os.stat(tmp_path / name).st_mode & 0o777 == (0o755 if "bin/" in name else 0o644), name

@@ -219,7 +219,7 @@ def test_random_operations_with_remounts(make_mount):
 
 @pytest.mark.long
 @pytest.mark.limit(600)
-@pytest.mark.parametrize("seed", range(100, 104))
+@pytest.mark.parametrize("seed", range(100, 102))
 def test_random_operations_for_long(fs, seed):
     rng = random.Random(seed)
     files = [Checked(fs / f"file{number}", rng) for number in range(4)]
@@ -244,6 +244,12 @@ def extents(fd, size):
     return found
 
 
+def takes(fs, found, pages):
+    """Whether a file takes so many pages; in a store, whose disk may add some for its own lists, about so many."""
+    blocks = pages * PAGE // 512
+    return blocks <= found.st_blocks <= blocks + 32 if store_of(fs) == "store" else found.st_blocks == blocks
+
+
 def test_holes_of_large_files(fs):
     fd = os.open(fs / "file", os.O_CREAT | os.O_RDWR, 0o600)
     size = 100 * PAGE
@@ -252,10 +258,10 @@ def test_holes_of_large_files(fs):
     for page in (3, 4, 50):
         os.pwrite(fd, b"x", page * PAGE + 7)
     assert extents(fd, size) == [(3 * PAGE, 5 * PAGE), (50 * PAGE, 51 * PAGE)]
-    assert os.fstat(fd).st_blocks == 3 * PAGE // 512
+    assert takes(fs, os.fstat(fd), 3)
     fallocate(fd, FALLOC_KEEP_SIZE | FALLOC_PUNCH_HOLE, 4 * PAGE, PAGE)
     assert extents(fd, size) == [(3 * PAGE, 4 * PAGE), (50 * PAGE, 51 * PAGE)]
-    assert os.fstat(fd).st_blocks == 2 * PAGE // 512
+    assert takes(fs, os.fstat(fd), 2)
     for offset, whence in ((size, os.SEEK_DATA), (size, os.SEEK_HOLE), (51 * PAGE, os.SEEK_DATA)):
         with raises_errno(errno.ENXIO):
             os.lseek(fd, offset, whence)
@@ -289,7 +295,7 @@ def test_holes_of_small_files(fs):
     for number, (action, pages, expected) in enumerate(steps):
         action()
         found = os.fstat(fd)
-        assert found.st_blocks == pages * PAGE // 512, f"step {number}"
+        assert takes(fs, found, pages), f"step {number}"
         assert extents(fd, found.st_size) == expected, f"step {number}"
     os.close(fd)
 
@@ -308,6 +314,18 @@ def test_holes_of_small_files_survive_a_remount(make_mount):
         assert extents(file.fileno(), PAGE + 100) == [(0, PAGE)]
         os.pwrite(file.fileno(), b"y", PAGE)
     assert os.stat(mount.p("file")).st_blocks == 2 * PAGE // 512
+
+
+def test_truncation_drops_what_was_allocated_behind_the_end(fs):
+    fd = os.open(fs / "file", os.O_CREAT | os.O_RDWR, 0o600)
+    for size in (100, 5 * PAGE, 0):
+        os.ftruncate(fd, size)
+        fallocate(fd, FALLOC_KEEP_SIZE, 10 * PAGE, 100 * PAGE)
+        assert takes(fs, os.fstat(fd), 100)
+        os.ftruncate(fd, size)
+        assert takes(fs, os.fstat(fd), 0)
+        assert os.fstat(fd).st_size == size
+    os.close(fd)
 
 
 def test_fallocate_arguments(fs):
@@ -382,7 +400,7 @@ def test_sparse_file_of_64_gib(fs):
         for gib in (0, 13, 63):
             os.pwrite(file.fileno(), b"here", gib << 30)
     assert (fs / "file").stat().st_size == 64 << 30
-    assert (fs / "file").stat().st_blocks == 3 * PAGE // 512
+    assert takes(fs, (fs / "file").stat(), 3)
     with open(fs / "file", "rb") as file:
         for gib in (0, 13, 63):
             assert os.pread(file.fileno(), 6, gib << 30) == b"here\0\0"
@@ -391,7 +409,7 @@ def test_sparse_file_of_64_gib(fs):
     with open(fs / "file", "r+b") as file:
         file.truncate((13 << 30) + 2)
         file.truncate(64 << 30)
-    assert (fs / "file").stat().st_blocks == 2 * PAGE // 512
+    assert takes(fs, (fs / "file").stat(), 2)
     with open(fs / "file", "rb") as file:
         assert os.pread(file.fileno(), 6, 13 << 30) == b"he" + bytes(4)
 

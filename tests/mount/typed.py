@@ -174,10 +174,11 @@ def type_example(example, before, prelude, mount, work):
 
 
 def type_until_right(example, mount, tmp_path, before=(), prelude=""):
-    """None, or what was wrong in the last of ATTEMPTS."""
-    problem = None
+    """None, or what was wrong in each of ATTEMPTS."""
+    problems = []
     for attempt in range(ATTEMPTS):
         problem = type_example(example, list(before), prelude, mount, tmp_path / f"typed{attempt}")
         if not problem:
-            break
-    return problem
+            return None
+        problems.append(f"attempt {attempt + 1}\n{problem}")
+    return "\n".join(problems)

@@ -1,6 +1,6 @@
 /*
- * timeseries_stale.c - what happens when the date of a bucket goes back, and documents that were
- * refused.
+ * timeseries_collection.c - a time-series collection as a whole, and what happens when the date of a
+ * bucket goes back.
  *
  * An entry may be filed earlier than it is due, never later. A bucket that grows leaves its entries
  * where they are. One that loses its newest document may leave entries too late; so it is put into a
@@ -13,6 +13,9 @@
 #include "core/names.h"
 #include "ttl/filing.h"
 #include "ttl/rules.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 /* Names filed anew per hold of the lock. */
 #define SLICE_DOCS 128
@@ -147,4 +150,51 @@ bool timeseries_lacks_time(const struct document *doc)
         if (timeseries_refuses(d))
             return true;
     return false;
+}
+
+struct timeseries *timeseries_new(struct ttl *ttl, struct collection *owner, struct ts_spec *spec)
+{
+    struct index_spec none;
+    index_spec_init(&none);
+    struct timeseries *ts = calloc(1, sizeof *ts);
+    if (!ts)
+        return NULL;
+    ts->members = index_new("buckets", strlen("buckets"), INDEX_BUCKETS, &none);
+    none.ttl = true;
+    ts->rule = index_new("timeseries", strlen("timeseries"), INDEX_TIMESERIES, &none);
+    if (!ts->members || !ts->rule) {
+        index_free(ts->members);
+        index_free(ts->rule);
+        free(ts);
+        return NULL;
+    }
+    ts->ttl = ttl;
+    ttl->ntimeseries++;
+    ts->members->owner = ts->rule->owner = owner;
+    ts->members->left = timeseries_member_left;
+    ts->spec = *spec;
+    *spec = (struct ts_spec){.expire_after_s = -1};
+    btree_init(&ts->metas);
+    timeseries_set_expire_after(ts, ts->spec.expire_after_s);
+    return ts;
+}
+
+void timeseries_set_expire_after(struct timeseries *ts, int64_t seconds)
+{
+    ts->spec.expire_after_s = seconds;
+    ts->rule->expire_after_ms = seconds < 0 ? 0 : seconds * 1000;
+    ttl_schedule(ts->ttl, ts->rule);
+}
+
+void timeseries_free(struct timeseries *ts)
+{
+    if (!ts)
+        return;
+    timeseries_not_pending(ts);
+    ts->ttl->ntimeseries--;
+    ttl_bury(ts->ttl, ts->members);
+    ttl_bury(ts->ttl, ts->rule);
+    btree_release(&ts->metas);
+    ts_spec_release(&ts->spec);
+    free(ts);
 }
