@@ -19,7 +19,7 @@
 #define BLOCK_BYTES 4096
 /* How long, and how often, to wait for the kernel to let go of what was deleted. */
 #define ROOM_PAUSE_NS 1000000
-#define ROOM_TRIES 50
+#define ROOM_TRIES 100
 /* What tmpfs counts for each name in a directory's size. */
 #define DIRENT_BYTES 20
 

@@ -53,7 +53,6 @@ struct fs {
     struct find_list *find_lists;     /* all open directories of `.find` */
     uint32_t owner_uid, owner_gid;    /* who mounted */
     bool stored_enabled;              /* ttlMonitorEnabled without the mount's monitor= */
-    _Atomic bool mmap_direct;         /* the kernel maps files that are open with direct I/O */
     _Atomic unsigned int mount_flags; /* MOUNT_…, see fs/access_time.h */
 };
 

@@ -85,7 +85,6 @@ static void on_answered(void *arg)
 {
     struct startup *startup = arg;
     struct fs *fs = startup->fs;
-    fs->mmap_direct = session_has_mmap_direct();
     fs->notifier.has_epochs = session_forget_names(fs->session) == 0;
     fs->notifier.has_prune = session_prune(fs->session, NULL, 0) == 0;
     int err = monitor_thread_start(&fs->monitor);

@@ -6,6 +6,7 @@
 #include "fs/fs.h"
 #include "fs/kinds.h"
 #include "fs/log.h"
+#include "fs/session.h"
 #include "fs/privileges.h"
 
 #include "core/file.h"
@@ -45,7 +46,9 @@ void fs_set_open_flags(struct fs *fs, struct document *doc, struct fuse_file_inf
     }
     if ((doc->policy && doc->policy->idle_ms > 0) || access_time_is_strict(fs))
         tracks_accesses = true;
-    fi->direct_io = mode == O_WRONLY || (tracks_accesses && (fs->mmap_direct || mode == O_RDONLY));
+    /* Known before INIT is answered: the first open may come before that answer's thread goes on. */
+    fi->direct_io =
+        mode == O_WRONLY || (tracks_accesses && (session_has_mmap_direct() || mode == O_RDONLY));
     fi->keep_cache = !tracks_accesses && !access_time_is_stale(fs, doc, fs_now(fs));
     fi->noflush = mode == O_RDONLY || !needs_fields;
 }

@@ -3,6 +3,7 @@
 #include "core/dates.h"
 #include "ttl/deadline.h"
 #include "ttl/policy.h"
+#include "ttl/timeseries.h"
 
 #include <errno.h>
 #include <string.h>
@@ -117,6 +118,14 @@ static bool reads(const struct index *index, const char *path, const char *root)
     return index->spec.filter && filter_reads(index->spec.filter, root);
 }
 
+/* Does a time-series collection decide by this field which bucket a document is in, and until when? */
+static bool buckets_by(const struct timeseries *ts, const char *root)
+{
+    return ts && ts->spec.expire_after_s >= 0 &&
+           (same_root(ts->spec.time_field, root) ||
+               (ts->spec.meta_field && same_root(ts->spec.meta_field, root)));
+}
+
 /*
  * Whatever the new value is: its place among the content's fields is known only after the content was
  * parsed.
@@ -132,6 +141,11 @@ static int check_field(struct ttl *ttl, struct document *doc, const char *name, 
     root[len] = '\0';
     for (struct dentry *d = doc->links; d; d = d->link_next) {
         const struct ruleset *rs = ruleset_of(ttl, d->parent);
+        if (buckets_by(timeseries_of(d->parent), root))
+            return reason_set(why, EPERM,
+                "%s decides when the collection lets its documents go, and you may not delete this "
+                "one",
+                root);
         for (unsigned int i = 0; rs && i < rs->nindexes; i++)
             if (reads(rs->indexes[i], path, root))
                 return reason_set(why, EPERM,

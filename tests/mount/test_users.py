@@ -281,6 +281,16 @@ def test_fields_that_a_rule_reads(m):
     assert not m.exists("f")
 
 
+def test_fields_of_a_time_series(m):
+    run_as(m.path, ANN, lambda: (os.mkdir("d"), os.chmod("d", 0o1777)))
+    m.set("d", "ttl.timeseries", '{"timeField":"at","metaField":"m","granularity":"hours","expireAfterSeconds":50}')
+    make(m.path, BOB, "d/f", 0o666, b'{"at":{"$date":"2035-01-01T00:00:00Z"},"m":1}')
+    for field in ("at", "m", "m.x"):
+        refused(m.path, EVE, setter("d/f", "doc." + field, "5"), errno.EPERM)
+    run_as(m.path, EVE, setter("d/f", "doc.note", "5"))
+    run_as(m.path, BOB, setter("d/f", "doc.m", "5"))
+
+
 def test_writing_is_writing(m):
     """Who may write a content decides what its fields say; README says so."""
     m.set(".", "ttl.index.at", "0")
