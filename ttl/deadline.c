@@ -88,12 +88,24 @@ int64_t ttl_index_date(const struct ruleset *rs, struct dentry *d, const struct 
     return DATE_NEVER_MS;
 }
 
+/* Of two reasons for the same instant, one wins always: not the one that was filed first. */
+static bool wins_tie(
+    const struct ttl_deadline *best, enum ttl_reason reason, const struct index *index)
+{
+    /* An idle time of max or more means max. */
+    if (reason == TTL_REASON_MAX && best->reason == TTL_REASON_IDLE)
+        return true;
+    if (!index || !best->index || best->reason == TTL_REASON_MAX)
+        return false;
+    if (reason == best->reason)
+        return strcmp(index->name, best->index->name) < 0;
+    return reason == TTL_REASON_MAX || reason == TTL_REASON_IDLE;
+}
+
 static void consider(
     struct ttl_deadline *best, int64_t at_ms, enum ttl_reason reason, const struct index *index)
 {
-    /* An idle time of max or more means max. */
-    bool max_wins = reason == TTL_REASON_MAX && best->reason == TTL_REASON_IDLE;
-    if (at_ms < best->at_ms || (at_ms == best->at_ms && max_wins))
+    if (at_ms < best->at_ms || (at_ms == best->at_ms && wins_tie(best, reason, index)))
         *best = (struct ttl_deadline){at_ms, reason, index};
 }
 

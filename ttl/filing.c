@@ -375,8 +375,12 @@ int filing_look(struct ttl *ttl, struct document *doc, int64_t now_ms)
     if (is_over(ttl, doc, now_ms)) {
         for (struct look *l = ttl->looks; l; l = l->next)
             l->again |= l->doc == doc;
+        ttl->unseen += !(doc->flags & DOCUMENT_UNSEEN);
+        doc->flags |= DOCUMENT_UNSEEN;
         return 0;
     }
+    ttl->unseen -= (doc->flags & DOCUMENT_UNSEEN) != 0;
+    doc->flags &= ~(uint32_t) DOCUMENT_UNSEEN;
     struct look look;
     document_pin(doc);
     look_begin(ttl, &look, doc);
