@@ -44,7 +44,8 @@ static void hook_archive(void *arg, struct monitor_name *names, size_t n)
         tree_lock(v->w.tree);
         struct dentry *d = tree_find(
             v->w.tree, document_collection(names[i].parent), names[i].name, strlen(names[i].name));
-        CHECK(d && d->doc == names[i].doc);
+        world_must(d != NULL, "no name");
+        CHECK(d->doc == names[i].doc);
         names[i].copied = archive_state_of(names[i].doc);
         CHECK_EQ(archive_copy_make(&v->w.ttl, d, &v->copies[v->ncopies++]), 0);
         if (v->touches)
@@ -183,7 +184,8 @@ static void test_limbo(void)
     CHECK_EQ(v.w.tree->limbo->names.count, 1);
     tree_lock(v.w.tree);
     other = tree_find(v.w.tree, dir, "second", 6);
-    CHECK(other && other->doc->links == other); /* the limbo comes last */
+    world_must(other != NULL, "no second name");
+    CHECK(other->doc->links == other); /* the limbo comes last */
     CHECK(ttl_document_hidden(&v.w.ttl, other->doc, v.now_ms));
     tree_unlock(v.w.tree);
     take(&v, other);
