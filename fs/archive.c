@@ -6,6 +6,7 @@
 #include "fs/log.h"
 #include "ttl/archive.h"
 #include "ttl/deadline.h"
+#include "ttl/progress.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -50,6 +51,7 @@ struct batch {
     struct batch_dir dirs[BATCH_DIRS];
     struct batch_item items[BATCH_FILES];
     unsigned int ndirs, nitems;
+    struct progress progress;
 };
 
 /* Is `path` this directory, or in it? Both are real paths. */
@@ -278,6 +280,9 @@ static void flush(struct batch *b)
             close(b->dirs[i].fd);
         free(b->dirs[i].path);
     }
+    tree_lock(b->fs->tree);
+    b->progress.done += b->nitems;
+    tree_unlock(b->fs->tree);
     b->ndirs = b->nitems = 0;
 }
 
@@ -318,10 +323,20 @@ void archive_names(struct fs *fs, struct monitor_name *names, size_t n)
         return;
     b->fs = fs;
     b->base = open_base(fs);
+    b->progress.op = "archive";
+    for (size_t i = 0; i < n; i++)
+        b->progress.total += names[i].archive;
+    tree_lock(fs->tree);
+    b->progress.started_ms = fs_now_ms(fs);
+    progress_begin(&fs->ttl, &b->progress);
+    tree_unlock(fs->tree);
     for (size_t i = 0; i < n; i++)
         if (names[i].archive)
             add(b, &names[i]);
     flush(b);
+    tree_lock(fs->tree);
+    progress_end(&b->progress);
+    tree_unlock(fs->tree);
     if (b->base >= 0)
         close(b->base);
     free(b);
