@@ -79,7 +79,8 @@ def test_dbench(m, options):
 
 @pytest.mark.parametrize("engine", ["psync", "mmap", "libaio"])
 def test_fio_verifies(m, engine):
-    run(tool("fio"), "--name=t", f"--directory={m.path}", f"--ioengine={engine}", "--rw=randrw", "--bsrange=512-128k",
+    run(tool("fio"), "--name=t", f"--directory={m.path}", f"--ioengine={engine}", "--rw=randrw",
+        "--bsrange=4k-128k" if engine == "mmap" else "--bsrange=512-128k",
         "--size=64m", "--numjobs=3", "--verify=crc32c", "--verify_fatal=1", "--do_verify=1", "--iodepth=4", "--fsync=200",
         "--group_reporting", seconds=600)
     is_left_clean(m)
