@@ -14,12 +14,13 @@ struct stream_chunk {
 };
 
 void stream_init(struct stream *stream, size_t max_bytes,
-    size_t (*tell_lost)(uint64_t lost, char *buf, size_t size))
+    size_t (*tell_lost)(void *arg, uint64_t lost, char *buf, size_t size), void *arg)
 {
     memset(stream, 0, sizeof *stream);
     pthread_mutex_init(&stream->lock, NULL);
     stream->max_bytes = max_bytes;
     stream->tell_lost = tell_lost;
+    stream->arg = arg;
 }
 
 static void drop_first(struct stream *stream)
@@ -154,8 +155,8 @@ static void enter_chunk(struct stream *stream, struct stream_reader *reader)
     if (!chunk)
         return;
     if (chunk->first > reader->line) {
-        reader->notice_len =
-            stream->tell_lost(chunk->first - reader->line, reader->notice, sizeof reader->notice);
+        reader->notice_len = stream->tell_lost(
+            stream->arg, chunk->first - reader->line, reader->notice, sizeof reader->notice);
         reader->notice_at = 0;
     }
     reader->line = chunk->first;

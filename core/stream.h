@@ -44,15 +44,18 @@ struct stream {
     uint64_t lines;          /* appended, ever */
     size_t bytes, max_bytes; /* of all chunks that are kept for somebody */
     /* Writes the line that tells of lost ones; returns its length. */
-    size_t (*tell_lost)(uint64_t lost, char *buf, size_t size);
+    size_t (*tell_lost)(void *arg, uint64_t lost, char *buf, size_t size);
+    void *arg;
 };
 
 /*
  * @max_bytes  how much is kept for readers who are behind; at least two chunks
- * @tell_lost  makes a line, with its newline, of at most `size` bytes
+ * @tell_lost  makes a line, with its newline, of at most `size` bytes; called with both
+ *             locks held
+ * @arg        for it
  */
 void stream_init(struct stream *stream, size_t max_bytes,
-    size_t (*tell_lost)(uint64_t lost, char *buf, size_t size));
+    size_t (*tell_lost)(void *arg, uint64_t lost, char *buf, size_t size), void *arg);
 /* There must be no readers. */
 void stream_release(struct stream *stream);
 

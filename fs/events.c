@@ -20,12 +20,11 @@ struct events_wait {
     size_t size;
 };
 
-static size_t tell_lost(uint64_t lost, char *buf, size_t size)
+static size_t tell_lost(void *arg, uint64_t lost, char *buf, size_t size)
 {
-    struct timespec now;
+    struct events *events = arg;
     char date[DATE_TEXT_BYTES];
-    clock_gettime(CLOCK_REALTIME, &now);
-    date_format(timespec_ms(now), date);
+    date_format(fs_now_ms(events->fs), date);
     int len = snprintf(buf, size, "{\"ts\":{\"$date\":\"%s\"},\"event\":\"lost\",\"count\":%llu}\n",
         date, (unsigned long long) lost);
     return len > 0 && (size_t) len < size ? (size_t) len : 0;
@@ -67,7 +66,7 @@ void events_init(struct events *events, struct fs *fs)
 {
     memset(events, 0, sizeof *events);
     events->fs = fs;
-    stream_init(&events->stream, EVENTS_MAX_BYTES, tell_lost);
+    stream_init(&events->stream, EVENTS_MAX_BYTES, tell_lost, events);
     pthread_mutex_init(&events->lock, NULL);
     pthread_cond_init(&events->wanted, NULL);
     fs->ttl.tell = tell;

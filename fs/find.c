@@ -4,6 +4,7 @@
 #include "fs/find_queue.h"
 #include "ttl/deadline.h"
 #include "ttl/events.h"
+#include "ttl/timeseries.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -325,11 +326,12 @@ void find_unlink(fuse_req_t req, fuse_ino_t ino, const char *name)
     tree_lock(fs->tree);
     err = unlink_match(fs, parent->c, query, name, &reader, &cached);
     fuse_ino_t dir = fs_nodeid(fs, &parent->c->doc);
+    cached |= timeseries_came_forward(&fs->ttl);
     tree_unlock(fs->tree);
     caller_release(&caller.caller);
     query_free(query);
     /* The kernel takes the name here for gone; it must not go on believing in it in the directory. */
-    if (!err && cached)
+    if (cached)
         notifier_forget_names(&fs->notifier);
     if (!err)
         notifier_attributes(&fs->notifier, dir);

@@ -6,9 +6,11 @@
 #include "fs/log.h"
 #include "fs/session.h"
 #include "ttl/deadline.h"
+#include "ttl/events.h"
 #include "ttl/filing.h"
 #include "ttl/limbo.h"
 #include "ttl/monitor.h"
+#include "ttl/timeseries.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +21,7 @@
 #define BLOCK_BYTES 4096
 /* How long, and how often, to wait for the kernel to let go of what was deleted. */
 #define ROOM_PAUSE_NS 1000000
-#define ROOM_TRIES 50
+#define ROOM_TRIES 100
 /* What tmpfs counts for each name in a directory's size. */
 #define DIRENT_BYTES 20
 
@@ -189,6 +191,9 @@ int fs_expire(struct fs *fs, struct dentry *d, struct timespec now)
     /* Its other names show the old link count otherwise. */
     if (d->doc->nlink > 1 && d->doc->nlookup)
         notifier_attributes(&fs->notifier, fs_nodeid(fs, d->doc));
+    /* Nothing expired here: a time series did not want it. */
+    if (d->doc->flags & DOCUMENT_REFUSED && timeseries_refuses(d))
+        return ttl_unlink(&fs->ttl, d, now, TTL_EVENT_DELETED);
     if (archive_wanted(&fs->ttl, d))
         return limbo_take(&fs->ttl, d, now);
     return monitor_expire(&fs->ttl, d, now, NULL);

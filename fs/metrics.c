@@ -80,6 +80,8 @@ static void write_counters(struct text *text, const struct ttl_metrics *m)
         "Collections that were removed because expiry had emptied them.", m->pruned_collections);
     counter(
         text, "ttlfs_ttl_errors_total", "Expired documents that could not be deleted.", m->errors);
+    counter(text, "ttlfs_capped_evicted_documents_total",
+        "Documents that made room for newer ones in capped collections.", m->evicted_documents);
     counter(text, "ttlfs_ttl_hidden_accesses_total",
         "Calls that met an expired document before it was deleted.", m->hidden_accesses);
 }

@@ -56,12 +56,12 @@ static int set_size(struct fs *fs, struct document *doc, uint64_t size, const st
     int err = file_open(fs->tree, doc);
     if (err)
         return err;
-    bool nothing = size == 0 && doc->size == 0;
+    bool nothing = size == doc->size && document_pages(doc) == 0;
     if (doc->flags & DOCUMENT_CAPPED)
         err = kinds_grow(fs, doc, size, now);
     if (!err)
         err = file_truncate(fs->tree, doc, size);
-    /* As tmpfs: truncate(2) of an empty file to nothing leaves the times alone, ftruncate(2) does not. */
+    /* As tmpfs: truncate(2) to the size that it has, of a file without pages, leaves the times alone. */
     if (!err && nothing && !handle)
         *ret_times = false;
     if (!err) {

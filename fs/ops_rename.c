@@ -50,6 +50,8 @@ static int move(struct rename *r, struct dentry **d, struct document *whiteout)
     int err = tree_move(tree, *d, r->to, r->newname, strlen(r->newname), r->now, d);
     if (!err && whiteout)
         err = tree_link(tree, whiteout, r->from, r->name, strlen(r->name), r->now, &left);
+    if (!err && whiteout)
+        ttl_tell(&r->fs->ttl, TTL_EVENT_CREATED, left, r->now_ms);
     return err;
 }
 

@@ -181,6 +181,8 @@ void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
         config_begin(req, doc, name, &change);
         err = access_check_rule(fs, &caller, doc, name, NULL, 0, timespec_ms(now), &why);
         if (!err)
+            kinds_prepare(fs, doc, name, now);
+        if (!err)
             err = rules_may_end(doc, name, &why);
         if (err)
             fs_note_refusal(doc, &why);

@@ -2,7 +2,7 @@
  * slow.h - requests that took long to handle, for `.ttlfs/profile.jsonl`.
  *
  * A thread that reads its next request has handled the one before: two readings of a coarse clock
- * (some nanoseconds each, right to a few milliseconds) are all that a request pays. A request that
+ * (about 20 ns each, right to a few milliseconds) are all that a request pays. A request that
  * is answered later by another thread (a read of `events`, a write to `pass`) counts as what it is
  * here: quickly handled.
  */

@@ -84,6 +84,16 @@ static const struct ctl_command commands[] = {
         "    --seconds S        end after S seconds\n"
         "    --event KIND,...   only created, changed, deleted, expired, archived\n"
         "    --collection PATH  only in this directory and below, named from the mount's root\n"},
+    {"restore", ctl_restore, "brings archived documents back",
+        "restore [--to DIR] [--force] [--keep-rules] [--remove] FILE...\n"
+        "\n"
+        "Each FILE is one below a mount's archive= directory. It goes where it was, or below "
+        "--mount.\n"
+        "\n"
+        "    --to DIR       into this directory\n"
+        "    --force        in place of what has its name\n"
+        "    --keep-rules   all of its rules, even if it is due at once\n"
+        "    --remove       take it out of the archive\n"},
     {"pass", ctl_run_pass, "deletes what is due, and tells how much that was",
         "pass [MOUNT]\n"
         "\n"

@@ -254,5 +254,6 @@ int ctl_due(struct ctl *ctl, int argc, char **argv);
 int ctl_histogram(struct ctl *ctl, int argc, char **argv);
 int ctl_events(struct ctl *ctl, int argc, char **argv);
 int ctl_run_pass(struct ctl *ctl, int argc, char **argv);
+int ctl_restore(struct ctl *ctl, int argc, char **argv);
 
 #endif

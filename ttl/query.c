@@ -17,6 +17,8 @@
 #define BATCH_BYTES (1024 * 1024)
 /* Names passed by in one hold of the lock. */
 #define BATCH_NAMES 256
+/* Documents between two looks at whether the caller still waits. */
+#define INTERRUPT_DOCS 8
 
 struct query {
     struct filter *filter;
@@ -217,9 +219,15 @@ static int judge(const struct query *query, struct candidate *one)
 
 static int judge_all(struct search *s)
 {
-    int err = s->reader->interrupted && s->reader->interrupted(s->reader->arg) ? -EINTR : 0;
-    for (size_t i = 0; i < s->n && !err; i++)
-        err = judge(s->query, &s->batch[i]);
+    const struct query_reader *reader = s->reader;
+    int err = 0;
+    for (size_t i = 0; i < s->n && !err; i++) {
+        /* A regular expression may take its time. */
+        if (i % INTERRUPT_DOCS == 0 && reader->interrupted && reader->interrupted(reader->arg))
+            err = -EINTR;
+        else
+            err = judge(s->query, &s->batch[i]);
+    }
     return err;
 }
 

@@ -251,3 +251,30 @@ def test_writers_of_buckets_and_the_monitor_at_the_same_time(mount):
     status = mount.status()["collections"]
     assert (status["/ts"]["documents"], status["/ts"]["timeseries"]["buckets"]) == (0, 0)
     assert status["/c"]["capped"]["documents"] == len(names(mount, "c")) <= 5
+
+
+def test_a_refused_document_that_gives_way_is_not_archived_and_no_expiry(make_mount, tmp_path):
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    mount = make_mount(opts=f"test-clock,archive={archive}")
+    series(mount)
+    mount.set("ts", "ttl.on-expire", "archive")
+    with opened(mount.p("ts/f"), os.O_WRONLY | os.O_CREAT) as fd:
+        os.write(fd, b"no time")
+        with raises_errno(errno.EINVAL):
+            os.close(os.dup(fd))
+        put(mount, "ts/f", BASE_MS)
+    assert deadline(mount, "ts/f") == BASE_MS + 10_000
+    assert ttl_metrics(mount)["deletedDocuments"] == 0
+    assert [files for _, _, files in os.walk(archive) if files] == []
+    metrics = (mount.path / ".ttlfs" / "metrics").read_text()
+    assert "ttlfs_capped_evicted_documents_total 0" in metrics
+
+
+def test_a_series_can_be_ended_when_all_that_is_left_has_expired(mount):
+    mount.param("ttlMonitorEnabled", "false")
+    series(mount)
+    put(mount, "ts/f", now_ms(mount) - 20_000)
+    assert names(mount, "ts") == []
+    mount.rm("ts", "ttl.timeseries")
+    mount.write("ts/f", "anything")

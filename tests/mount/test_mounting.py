@@ -292,7 +292,8 @@ def test_signals_during_work(make_mount):
                 with open(m.p(f"{number:06}"), "wb", buffering=0) as file:
                     file.write(b"%06d" % number)
                 number += 1
-                (m.workdir / "count").write_text(str(number))
+                (m.workdir / "count.new").write_text(str(number))
+                os.replace(m.workdir / "count.new", m.workdir / "count")  # it may be killed at any moment
         except OSError:
             os._exit(0)
         finally:

@@ -89,6 +89,9 @@ def test_changes_of_a_file(fs, name):
 
 def test_truncate_of_nothing(fs):
     (fs / "file").touch()
+    os.truncate(fs / "file", 100)
+    assert moved(fs / "file", lambda: os.truncate(fs / "file", 100)) == "", "a hole and nothing else"
+    os.truncate(fs / "file", 0)
     assert moved(fs / "file", lambda: os.truncate(fs / "file", 0)) == ""
     assert moved(fs / "file", lambda: with_fd(fs / "file", os.O_RDWR, lambda fd: os.ftruncate(fd, 0))) == "m c"
     assert moved(fs / "file", lambda: with_fd(fs / "file", os.O_RDWR | os.O_TRUNC, lambda fd: None)) == "m c"

@@ -9,8 +9,9 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-static size_t tell_lost(uint64_t lost, char *buf, size_t size)
+static size_t tell_lost(void *arg, uint64_t lost, char *buf, size_t size)
 {
+    (void) arg;
     return (size_t) snprintf(buf, size, "lost %" PRIu64 "\n", lost);
 }
 
@@ -33,7 +34,7 @@ static void test_begins_with_what_comes(void)
 {
     struct stream s;
     struct stream_reader early, late;
-    stream_init(&s, 4 * STREAM_CHUNK_BYTES, tell_lost);
+    stream_init(&s, 4 * STREAM_CHUNK_BYTES, tell_lost, NULL);
     append(&s, 0);
     stream_reader_open(&s, &early);
     CHECK(!stream_is_ready(&s, &early));
@@ -59,7 +60,7 @@ static void test_whole_lines(void)
 {
     struct stream s;
     struct stream_reader r;
-    stream_init(&s, 4 * STREAM_CHUNK_BYTES, tell_lost);
+    stream_init(&s, 4 * STREAM_CHUNK_BYTES, tell_lost, NULL);
     stream_reader_open(&s, &r);
     for (uint64_t i = 0; i < 4; i++)
         append(&s, i);
@@ -125,7 +126,7 @@ static void test_slow_reader_loses_the_oldest(void)
     struct stream_reader slow, quick;
     struct account of_slow = {.good = true}, of_quick = {.good = true};
     const uint64_t total = 50000;
-    stream_init(&s, 3 * STREAM_CHUNK_BYTES, tell_lost);
+    stream_init(&s, 3 * STREAM_CHUNK_BYTES, tell_lost, NULL);
     stream_reader_open(&s, &slow);
     stream_reader_open(&s, &quick);
     append(&s, 0);
@@ -158,7 +159,7 @@ static void test_line_too_long(void)
     struct stream s;
     struct stream_reader r;
     char *line = calloc(1, STREAM_CHUNK_BYTES + 1);
-    stream_init(&s, 4 * STREAM_CHUNK_BYTES, tell_lost);
+    stream_init(&s, 4 * STREAM_CHUNK_BYTES, tell_lost, NULL);
     stream_reader_open(&s, &r);
     append(&s, 0);
     if (line)
@@ -175,7 +176,7 @@ static void test_memory_is_given_back(void)
     struct stream s;
     struct stream_reader r;
     struct account a = {.good = true};
-    stream_init(&s, (size_t) 64 * STREAM_CHUNK_BYTES, tell_lost);
+    stream_init(&s, (size_t) 64 * STREAM_CHUNK_BYTES, tell_lost, NULL);
     stream_reader_open(&s, &r);
     for (uint64_t i = 0; i < 100000; i++) {
         append(&s, i);
@@ -230,7 +231,7 @@ static void test_threads(void)
     struct reading readings[3];
     const size_t sizes[] = {100, 4096, 65536};
     pthread_t threads[3];
-    stream_init(&shared.stream, 4 * STREAM_CHUNK_BYTES, tell_lost);
+    stream_init(&shared.stream, 4 * STREAM_CHUNK_BYTES, tell_lost, NULL);
     for (int i = 0; i < 3; i++) {
         readings[i] = (struct reading){&shared, sizes[i], {.good = true}};
         CHECK_EQ(pthread_create(&threads[i], NULL, run_reader, &readings[i]), 0);
