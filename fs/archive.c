@@ -11,7 +11,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/magic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -208,9 +207,12 @@ static bool syncs_at_once(int base)
 {
     struct statfs st;
     struct utsname system;
-    unsigned int major = 0, minor = 0;
-    if (fstatfs(base, &st) != 0 || uname(&system) != 0 ||
-        sscanf(system.release, "%u.%u", &major, &minor) != 2 || major * 1000 + minor < 5008)
+    char *end;
+    if (fstatfs(base, &st) != 0 || uname(&system) != 0)
+        return false;
+    unsigned long major = strtoul(system.release, &end, 10);
+    unsigned long minor = *end == '.' ? strtoul(end + 1, NULL, 10) : 0;
+    if (major < 5 || (major == 5 && minor < 8))
         return false;
     return st.f_type == EXT4_SUPER_MAGIC || st.f_type == XFS_SUPER_MAGIC ||
            st.f_type == BTRFS_SUPER_MAGIC || st.f_type == F2FS_SUPER_MAGIC;

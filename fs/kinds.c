@@ -56,7 +56,7 @@ int kinds_close(const struct handle *handle)
         if (has && !(doc->flags & DOCUMENT_TIMELESS))
             continue;
         /* A shell that opens, duplicates and closes has not said yet what it has to say. */
-        if (handle->wrote)
+        if (doc->size)
             (void) refuse_timeless(d->parent, doc);
         if (!has)
             doc->flags |= DOCUMENT_REFUSED;
@@ -66,18 +66,15 @@ int kinds_close(const struct handle *handle)
 }
 
 /* Takes away the names of a refused document that nobody else has open. */
-static void remove_refused(struct fs *fs, struct document *doc, bool wrote)
+static void remove_refused(struct fs *fs, struct document *doc)
 {
     struct timespec now = fs_now(fs);
     doc->flags &= ~(uint32_t) DOCUMENT_REFUSED;
     for (struct dentry *d = doc->links, *next; d; d = next) {
         next = d->link_next;
-        const struct timeseries *ts = timeseries_of(d->parent);
-        if (!ts || timeseries_has(ts, d))
-            continue;
         struct collection *c = d->parent;
-        if (!wrote)
-            (void) refuse_timeless(c, NULL);
+        if (!timeseries_refuses(d))
+            continue;
         notifier_drop_name(&fs->notifier, fs_nodeid(fs, &c->doc), d->name, d->name_len);
         notifier_attributes(&fs->notifier, fs_nodeid(fs, &c->doc));
         /* Without memory to note it, it stays, as a file that no bucket has. */
@@ -90,8 +87,16 @@ void kinds_release(struct fs *fs, const struct handle *handle)
     struct document *doc = handle->doc;
     if (handle->creator && timeseries_lacks_time(doc))
         doc->flags |= DOCUMENT_REFUSED; /* no FLUSH was asked for */
-    if (doc->flags & DOCUMENT_REFUSED && doc->nopen == 1)
-        remove_refused(fs, doc, handle->wrote);
+    if (doc->nopen > 1)
+        return;
+    /* What has remained empty was refused without a word so far. */
+    bool refused = doc->flags & (DOCUMENT_REFUSED | DOCUMENT_TIMELESS);
+    if (refused && doc->size == 0 && (handle->wrote || handle->creator))
+        for (const struct dentry *d = doc->links; d; d = d->link_next)
+            if (timeseries_of(d->parent))
+                (void) refuse_timeless(d->parent, doc);
+    if (doc->flags & DOCUMENT_REFUSED)
+        remove_refused(fs, doc);
 }
 
 /* Capped collections */

@@ -24,6 +24,7 @@ demo  command setfattr     attr
 test  command setfattr     attr
 test  command getfattr     attr
 test  command setfacl      acl
+test  command rsync        rsync
 test  command inotifywait  inotify-tools
 test  module  pytest       python3-pytest
 test  command php          php-cli

@@ -43,7 +43,7 @@ static void on_linked(void *arg, struct dentry *d)
         ruleset_drop(document_collection(doc));
     } else if (!err) {
         /* A name in a new place: its content is looked at for this place's indexes. */
-        if (doc->size && S_ISREG(doc->mode))
+        if ((doc->size || doc->xattrs) && S_ISREG(doc->mode))
             doc->flags |= DOCUMENT_FIELDS_STALE;
         err = filing_update(ttl, d, NULL);
     }

@@ -11,6 +11,8 @@ import signal
 import struct
 import traceback
 
+import pytest
+
 ACCESS, DEFAULT = "system.posix_acl_access", "system.posix_acl_default"
 TAGS = {("u", False): 1, ("u", True): 2, ("g", False): 4, ("g", True): 8, ("m", False): 16, ("o", False): 32}
 NOBODY = 0xFFFFFFFF
@@ -51,6 +53,16 @@ def get_acl(path, default=False):
         if error.errno == errno.ENODATA:
             return None
         raise
+
+
+def skip_without(directory):
+    """A tmpfs that was mounted with noacl proves nothing."""
+    try:
+        remove_acl(directory)
+    except OSError as error:
+        if error.errno != errno.EOPNOTSUPP:
+            raise
+        pytest.skip(f"no access control lists in {directory}")
 
 
 class User:

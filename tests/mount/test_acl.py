@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from aclhelp import ACCESS, DEFAULT, encode, get_acl, remove_acl, set_acl
+from aclhelp import ACCESS, DEFAULT, encode, get_acl, remove_acl, set_acl, skip_without
 from conftest import raises_errno, run, run_as
 from targets import AT_FDCWD, IS_ROOT, LIBC, checked, fs, is_tmpfs, tick
 
@@ -23,6 +23,8 @@ def mode(path):
 
 @pytest.fixture
 def file(fs):
+    if is_tmpfs(fs):
+        skip_without(fs)
     path = fs / "file"
     path.write_text("x")
     path.chmod(0o644)
@@ -31,6 +33,8 @@ def file(fs):
 
 @pytest.fixture
 def top(fs):
+    if is_tmpfs(fs):
+        skip_without(fs)
     path = fs / "top"
     path.mkdir()
     path.chmod(0o755)

@@ -9,9 +9,9 @@ import tempfile
 
 import pytest
 
-from aclhelp import ACCESS, DEFAULT, Users, encode, get_acl, remove_acl, set_acl
+from aclhelp import ACCESS, DEFAULT, Users, encode, get_acl, remove_acl, set_acl, skip_without
 from conftest import raises_errno, run_as
-from targets import fs
+from targets import fs, is_tmpfs
 
 pytestmark = [pytest.mark.root]
 
@@ -27,6 +27,8 @@ def mode(path):
 @pytest.fixture
 def area(fs):
     """A directory of ANN's with a file of hers that nobody else may touch."""
+    if is_tmpfs(fs):
+        skip_without(fs)
     fs.chmod(0o1777)
     path = fs / "area"
     path.mkdir()
@@ -324,6 +326,7 @@ def test_twins(make_mount, seed):
     twin = pathlib.Path(tempfile.mkdtemp(dir="/dev/shm", prefix="ttlfs-test."))
     descriptors = []
     try:
+        skip_without(twin)
         twin.chmod(0o1777)
         roots = [twin, mounted]
         for root in roots:

@@ -5,7 +5,7 @@ import os
 import subprocess
 
 import pytest
-from conftest import raises_errno, run
+from conftest import raises_errno, run, wait_until
 from ttlhelp import (FAR_MS, RENAME_EXCHANGE, bson, date, deadline, link_descriptor, long, names, now_ms, opened,
                      parse_ms, reason, renameat2, ttl_metrics)
 
@@ -190,6 +190,37 @@ def test_an_overwritten_document_keeps_its_place_when_its_new_content_has_no_tim
         assert deadlines(any_mount, "ts/a", "ts/b") == [BASE_MS + 1000 + HOUR_MS] * 2
     put(any_mount, "ts/b", BASE_MS + 5000)
     assert deadlines(any_mount, "ts/a", "ts/b") == [BASE_MS + 5000 + HOUR_MS] * 2
+
+
+def test_overwriting_from_a_shell_leaves_no_reason_behind(mount):
+    make(mount)
+    line = json.dumps({"t": date(BASE_MS)})
+    for shell in ("sh", "bash"):
+        for _ in range(2):
+            run(shell, "-c", f"echo '{line}' > {shell}", cwd=mount.p("ts"))
+        with raises_errno(errno.ENODATA):
+            mount.get(f"ts/{shell}", "ttl.error")
+    with raises_errno(errno.ENODATA):
+        mount.get("ts", "ttl.error")
+    assert "refused" not in mount.log
+    run("sh", "-c", ": > sh", cwd=mount.p("ts"))
+    assert deadline(mount, "ts/sh") == BASE_MS + HOUR_MS  # emptied, and still in its place
+    wait_until(lambda: "time field t" in mount.log, 20, "the reason why an empty document was refused")
+
+
+def test_an_empty_file_with_fields_from_outside_gets_in(any_mount):
+    make(any_mount)
+    any_mount.write("f", b"")
+    any_mount.set("f", "user.doc.t", json.dumps(date(BASE_MS)))
+    os.rename(any_mount.p("f"), any_mount.p("ts/f"))
+    assert deadline(any_mount, "ts/f") == BASE_MS + HOUR_MS
+    any_mount.write("g", b"")
+    any_mount.set("g", "user.doc.t", json.dumps(date(BASE_MS + 1000)))
+    os.link(any_mount.p("g"), any_mount.p("ts/g"))
+    assert deadlines(any_mount, "ts/f", "ts/g") == [BASE_MS + 1000 + HOUR_MS] * 2
+    if any_mount.store != "memory:":
+        any_mount.remount()
+        assert deadlines(any_mount, "ts/f", "ts/g") == [BASE_MS + 1000 + HOUR_MS] * 2
 
 
 def test_only_what_has_a_time_gets_in_by_other_ways(mount):
