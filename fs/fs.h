@@ -54,6 +54,7 @@ struct fs {
     uint32_t owner_uid, owner_gid;    /* who mounted */
     bool stored_enabled;              /* ttlMonitorEnabled without the mount's monitor= */
     _Atomic unsigned int mount_flags; /* MOUNT_…, see fs/access_time.h */
+    dev_t mount_device;               /* 0: not known; set before any thread runs */
 };
 
 /* An open file. */

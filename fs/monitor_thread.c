@@ -80,10 +80,15 @@ static void hook_deleting(void *arg, struct dentry *d)
         note_changed(m, fs_nodeid(fs, &d->parent->doc));
 }
 
-/* The device of our mount; asks the kernel once, when requests are being answered. */
+/*
+ * The device of our mount. The table of mounts told it; otherwise the kernel is asked once, through the
+ * mount itself, which keeps it busy until we have answered.
+ */
 static dev_t mount_device(struct monitor_thread *m)
 {
     struct stat st;
+    if (!m->device)
+        m->device = m->fs->mount_device;
     if (!m->device && stat(m->fs->options.mountpoint, &st) == 0 && st.st_ino == TREE_ROOT_INO)
         m->device = st.st_dev;
     return m->device;

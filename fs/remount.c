@@ -13,6 +13,7 @@
 #include <sys/eventfd.h>
 #include <sys/mount.h>
 #include <sys/statfs.h>
+#include <sys/sysmacros.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -291,6 +292,8 @@ int remount_watch_start(struct remount_watch *watch, struct fs *fs)
         return -errno;
     if (read_table(watch, &watch->seen) && !o->mount_words.access_times)
         atomic_store(&fs->mount_flags, watch->seen);
+    if (watch->found)
+        fs->mount_device = makedev(watch->dev_major, watch->dev_minor);
     watch->stop = eventfd(0, EFD_CLOEXEC);
     if (watch->stop < 0)
         return -errno;
