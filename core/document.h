@@ -81,6 +81,7 @@ enum {
     DOCUMENT_REMOVED = 1 << 10,       /* has lost its last name, and gets no other */
     DOCUMENT_COLD = 1 << 9,           /* the small content is in the store only */
     DOCUMENT_TAIL_HOLE = 1 << 17,     /* the last page of the small content is a hole */
+    DOCUMENT_UNSEEN = 1 << 19,        /* its fields were not looked at, since it was over */
     DOCUMENT_UNCOUNTED = 1 << 18,     /* removed, open nowhere: no limit counts it any more */
     DOCUMENT_ACL = 1 << 16,           /* there may be an access control list among its xattrs */
     DOCUMENT_CAPPED = 1 << 24,        /* has, or had, a name in a capped collection */

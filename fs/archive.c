@@ -6,12 +6,12 @@
 #include "fs/log.h"
 #include "ttl/archive.h"
 #include "ttl/deadline.h"
+#include "ttl/progress.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/magic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -51,6 +51,7 @@ struct batch {
     struct batch_dir dirs[BATCH_DIRS];
     struct batch_item items[BATCH_FILES];
     unsigned int ndirs, nitems;
+    struct progress progress;
 };
 
 /* Is `path` this directory, or in it? Both are real paths. */
@@ -208,9 +209,12 @@ static bool syncs_at_once(int base)
 {
     struct statfs st;
     struct utsname system;
-    unsigned int major = 0, minor = 0;
-    if (fstatfs(base, &st) != 0 || uname(&system) != 0 ||
-        sscanf(system.release, "%u.%u", &major, &minor) != 2 || major * 1000 + minor < 5008)
+    char *end;
+    if (fstatfs(base, &st) != 0 || uname(&system) != 0)
+        return false;
+    unsigned long major = strtoul(system.release, &end, 10);
+    unsigned long minor = *end == '.' ? strtoul(end + 1, NULL, 10) : 0;
+    if (major < 5 || (major == 5 && minor < 8))
         return false;
     return st.f_type == EXT4_SUPER_MAGIC || st.f_type == XFS_SUPER_MAGIC ||
            st.f_type == BTRFS_SUPER_MAGIC || st.f_type == F2FS_SUPER_MAGIC;
@@ -276,6 +280,9 @@ static void flush(struct batch *b)
             close(b->dirs[i].fd);
         free(b->dirs[i].path);
     }
+    tree_lock(b->fs->tree);
+    b->progress.done += b->nitems;
+    tree_unlock(b->fs->tree);
     b->ndirs = b->nitems = 0;
 }
 
@@ -316,10 +323,20 @@ void archive_names(struct fs *fs, struct monitor_name *names, size_t n)
         return;
     b->fs = fs;
     b->base = open_base(fs);
+    b->progress.op = "archive";
+    for (size_t i = 0; i < n; i++)
+        b->progress.total += names[i].archive;
+    tree_lock(fs->tree);
+    b->progress.started_ms = fs_now_ms(fs);
+    progress_begin(&fs->ttl, &b->progress);
+    tree_unlock(fs->tree);
     for (size_t i = 0; i < n; i++)
         if (names[i].archive)
             add(b, &names[i]);
     flush(b);
+    tree_lock(fs->tree);
+    progress_end(&b->progress);
+    tree_unlock(fs->tree);
     if (b->base >= 0)
         close(b->base);
     free(b);

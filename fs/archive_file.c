@@ -113,23 +113,21 @@ static void candidate(const struct archive_copy *copy, unsigned int i, char *ret
         (int) (DOCUMENT_NAME_MAX_BYTES - strlen(end)), copy->name, end);
 }
 
-/* Reads a whole file, or an attribute where `attribute` is given. @ret_text malloc'd. */
-static int read_text(
-    int dir, const char *name, const char *attribute, char **ret_text, size_t *ret_len)
+/* Reads a whole file, or an attribute where `attribute` is given. NULL: not there, or not to be read.
+ */
+static char *read_text(int dir, const char *name, const char *attribute, size_t *ret_len)
 {
-    char path[PATH_BYTES], *text = NULL;
+    char path[PATH_BYTES];
     struct stat st;
     ssize_t len = -1;
     path_in(dir, name, path);
     if (attribute)
         len = lgetxattr(path, attribute, NULL, 0);
-    else if (lstat(path, &st) == 0)
-        len = S_ISREG(st.st_mode) && st.st_size <= ARCHIVE_RECORD_MAX_BYTES ? st.st_size : -1;
-    if (len < 0)
-        return -errno;
-    text = malloc((size_t) len + 1);
+    else if (lstat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size <= ARCHIVE_RECORD_MAX_BYTES)
+        len = st.st_size;
+    char *text = len >= 0 ? malloc((size_t) len + 1) : NULL;
     if (!text)
-        return -ENOMEM;
+        return NULL;
     if (attribute) {
         len = lgetxattr(path, attribute, text, (size_t) len);
     } else {
@@ -140,22 +138,22 @@ static int read_text(
     }
     if (len < 0) {
         free(text);
-        return -EIO;
+        return NULL;
     }
     text[len] = '\0';
-    *ret_text = text;
     *ret_len = (size_t) len;
-    return 0;
+    return text;
 }
 
-/* The record of an archived file. Errors: -ENOENT and others: it has none. */
-static int read_record(int dir, const char *name, char **ret_text, size_t *ret_len)
+/* The record of an archived file, malloc'd; NULL when it has none. */
+static char *read_record(int dir, const char *name, size_t *ret_len)
 {
     char sidecar[DOCUMENT_NAME_MAX_BYTES + 1];
-    if (read_text(dir, name, ARCHIVE_XATTR, ret_text, ret_len) == 0)
-        return 0;
+    char *text = read_text(dir, name, ARCHIVE_XATTR, ret_len);
+    if (text)
+        return text;
     archive_sidecar_name(name, sidecar);
-    return read_text(dir, sidecar, NULL, ret_text, ret_len);
+    return read_text(dir, sidecar, NULL, ret_len);
 }
 
 /*
@@ -164,10 +162,10 @@ static int read_record(int dir, const char *name, char **ret_text, size_t *ret_l
  */
 static bool is_document(int dir, const char *name)
 {
-    char *text;
     size_t len;
     struct archive_copy found;
-    if (read_record(dir, name, &text, &len) != 0)
+    char *text = read_record(dir, name, &len);
+    if (!text)
         return false;
     bool own = archive_record_parse(text, len, &found, NULL) == 0;
     free(text);
@@ -182,11 +180,12 @@ static bool is_document(int dir, const char *name)
 static bool is_copy_of(
     int dir, const char *name, const struct stat *st, const struct archive_copy *copy)
 {
-    char id[ARCHIVE_ID_BYTES], found[ARCHIVE_ID_BYTES] = "", *text;
+    char id[ARCHIVE_ID_BYTES], found[ARCHIVE_ID_BYTES] = "";
     size_t len;
     struct archive_copy other;
     archive_copy_id(copy, id);
-    if (read_record(dir, name, &text, &len) == 0) {
+    char *text = read_record(dir, name, &len);
+    if (text) {
         if (archive_record_parse(text, len, &other, found) == 0)
             archive_copy_release(&other);
         free(text);

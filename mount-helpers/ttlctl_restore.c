@@ -121,7 +121,8 @@ static int find_target(
         status = ctl_find_mount(ctl, o->to, &root);
     if (status)
         return status;
-    char *dir = o->to ? strdup(o->to) : *r->copy.path ? ctl_join(root, r->copy.path) : strdup(root);
+    const char *below = r->copy.path ? r->copy.path : "";
+    char *dir = o->to ? strdup(o->to) : *below ? ctl_join(root, below) : strdup(root);
     if (!dir)
         abort();
     int err = o->to ? 0 : make_directories(dir);
@@ -185,7 +186,7 @@ static int restore_one(struct ctl *ctl, const struct options *o, const char *pat
         return status;
     r.hold = r.copy.by_content && !o->keep_rules && S_ISREG(r.copy.mode);
     status = find_target(ctl, o, &r, &dir);
-    if (!status) {
+    if (!status && dir) {
         r.dir = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         int err = r.dir < 0 ? -errno : make_lasting(&r);
         char *target = ctl_join(dir, r.copy.name);

@@ -88,12 +88,33 @@ int64_t ttl_index_date(const struct ruleset *rs, struct dentry *d, const struct 
     return DATE_NEVER_MS;
 }
 
+/*
+ * Of several that set the same instant one is named, always the same: the order of a name's slots
+ * depends on when which rule was set. An idle time of max or more means max.
+ */
+static bool is_named_before(
+    const struct ttl_deadline *best, enum ttl_reason reason, const struct index *index)
+{
+    static const unsigned char rank[] = {
+        [TTL_REASON_NONE] = 0,
+        [TTL_REASON_MAX] = 1,
+        [TTL_REASON_IDLE] = 2,
+        [TTL_REASON_TIMESERIES] = 3,
+        [TTL_REASON_INDEX] = 4,
+        [TTL_REASON_TTL] = 5,
+        [TTL_REASON_SECONDS] = 6,
+        [TTL_REASON_EXPIRE_AT] = 7,
+        [TTL_REASON_HOLD] = 8,
+    };
+    if (reason != best->reason)
+        return rank[reason] < rank[best->reason];
+    return reason == TTL_REASON_INDEX && strcmp(index->name, best->index->name) < 0;
+}
+
 static void consider(
     struct ttl_deadline *best, int64_t at_ms, enum ttl_reason reason, const struct index *index)
 {
-    /* An idle time of max or more means max. */
-    bool max_wins = reason == TTL_REASON_MAX && best->reason == TTL_REASON_IDLE;
-    if (at_ms < best->at_ms || (at_ms == best->at_ms && max_wins))
+    if (at_ms < best->at_ms || (at_ms == best->at_ms && is_named_before(best, reason, index)))
         *best = (struct ttl_deadline){at_ms, reason, index};
 }
 

@@ -301,10 +301,14 @@ static int parse_content(struct ttl *ttl, struct document *doc, bson_t *ret_fiel
     return err == -ENOMEM ? err : 0;
 }
 
-/* A content being parsed; a later look at the same document, at a newer content, supersedes it. */
+/*
+ * A content being parsed; a later look at the same document, at a newer content, supersedes it. One
+ * that was refused because the document is over is made up for: what is being parsed may say that
+ * it is not.
+ */
 struct look {
     const struct document *doc;
-    bool superseded;
+    bool superseded, again;
     struct look *next;
 };
 
@@ -348,27 +352,46 @@ static void note_incomplete(struct ttl *ttl, const struct document *doc)
     }
 }
 
-int filing_look(struct ttl *ttl, struct document *doc, int64_t now_ms)
+/* One look, at the content as it is now. Returns as filing_look. */
+static int look_once(struct ttl *ttl, struct document *doc, struct look *look)
 {
-    if (is_over(ttl, doc, now_ms))
-        return 0;
     bson_t fields;
-    struct look look;
-    document_pin(doc);
-    look_begin(ttl, &look, doc);
+    int forward = 0;
+    look->again = false;
     int err = parse_content(ttl, doc, &fields);
-    look_end(ttl, &look);
     if (!err)
         err = attribute_fields_add(&fields, doc->xattrs);
-    int forward = 0;
-    if (!err && doc->links && !look.superseded) {
+    if (!err && doc->links && !look->superseded) {
         int64_t before_ms = ttl_document_deadline(ttl, doc).at_ms;
         err = file_by_fields(ttl, doc, &fields);
         forward = ttl_document_deadline(ttl, doc).at_ms < before_ms;
     }
-    if (err)
-        note_incomplete(ttl, doc);
     bson_destroy(&fields);
-    document_unpin(ttl->tree, doc);
     return err ? err : forward;
+}
+
+int filing_look(struct ttl *ttl, struct document *doc, int64_t now_ms)
+{
+    if (is_over(ttl, doc, now_ms)) {
+        for (struct look *l = ttl->looks; l; l = l->next)
+            l->again |= l->doc == doc;
+        ttl->unseen += !(doc->flags & DOCUMENT_UNSEEN);
+        doc->flags |= DOCUMENT_UNSEEN;
+        return 0;
+    }
+    ttl->unseen -= (doc->flags & DOCUMENT_UNSEEN) != 0;
+    doc->flags &= ~(uint32_t) DOCUMENT_UNSEEN;
+    struct look look;
+    document_pin(doc);
+    look_begin(ttl, &look, doc);
+    int looked = look_once(ttl, doc, &look);
+    while (looked >= 0 && look.again && !look.superseded) {
+        int more = look_once(ttl, doc, &look);
+        looked = more < 0 ? more : looked | more;
+    }
+    look_end(ttl, &look);
+    if (looked < 0)
+        note_incomplete(ttl, doc);
+    document_unpin(ttl->tree, doc);
+    return looked;
 }

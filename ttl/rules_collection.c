@@ -270,6 +270,8 @@ int rules_apply_collection(struct ttl *ttl, struct collection *c, struct rule_ch
     if (err)
         return err;
     change->forward = true;
+    /* What is over may not be so by the new rule, and nobody has looked at its fields. */
+    change->rebuild |= ttl->unseen > 0;
     ttl->generation++;
     return 0;
 }

@@ -62,6 +62,7 @@ static void on_root_loaded(void *arg, struct document *root)
 static void on_freed(void *arg, struct document *doc)
 {
     struct ttl *ttl = arg;
+    ttl->unseen -= (doc->flags & DOCUMENT_UNSEEN) != 0;
     rules_free(ttl, doc);
 }
 

@@ -54,7 +54,8 @@ struct ttl {
     uint64_t ntimeseries;       /* time-series collections */
     struct timeseries *pending; /* those that have names to be filed anew */
     bool names_forward;         /* see timeseries_came_forward */
-    int failed;                 /* -errno of what an observer could not do; read by ttl_load */
+    uint64_t unseen; /* documents with DOCUMENT_UNSEEN: a rule that saves them has to look */
+    int failed;      /* -errno of what an observer could not do; read by ttl_load */
     /* Called when the schedule's first date comes before monitor_wakes_ms. May be NULL. */
     void (*wake)(void *arg);
     void *wake_arg;

@@ -79,15 +79,17 @@ def test_dbench(m, options):
 
 @pytest.mark.parametrize("engine", ["psync", "mmap", "libaio"])
 def test_fio_verifies(m, engine):
-    run(tool("fio"), "--name=t", f"--directory={m.path}", f"--ioengine={engine}", "--rw=randrw", "--bsrange=512-128k",
-        "--size=64m", "--numjobs=3", "--verify=crc32c", "--verify_fatal=1", "--do_verify=1", "--iodepth=4", "--fsync=200",
-        "--group_reporting", seconds=600)
+    run(tool("fio"), "--name=t", f"--directory={m.path}", f"--ioengine={engine}", "--rw=randrw",
+        "--bsrange=4k-128k" if engine == "mmap" else "--bsrange=512-128k",
+        "--size=64m", "--numjobs=3", "--verify=crc32c", "--verify_fatal=1", "--verify_state_save=0", "--do_verify=1",
+        "--iodepth=4", "--fsync=200", "--group_reporting", seconds=600)
     is_left_clean(m)
 
 
 def test_fio_many_files(m):
     run(tool("fio"), "--name=t", f"--directory={m.path}", "--ioengine=psync", "--rw=randwrite", "--bs=4k", "--filesize=4k-200k",
-        "--nrfiles=500", "--openfiles=50", "--size=60m", "--numjobs=2", "--verify=md5", "--verify_fatal=1", seconds=600)
+        "--nrfiles=500", "--openfiles=50", "--size=60m", "--numjobs=2", "--verify=md5", "--verify_fatal=1",
+        "--verify_state_save=0", seconds=600)
     is_left_clean(m)
 
 

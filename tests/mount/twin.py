@@ -27,7 +27,8 @@ USERS = [(0, 0, ()), (21001, 21050, (21051,)), (21002, 21050, ()), (21003, 21052
 IDS = [0, 21001, 21002, 21050, 21051, 21052]
 DIRS = ["", "d/", "d/e/", "s/"]
 NAMES = ["a", "b", "c", "x", "d", "e"]
-MODES = [0o000, 0o400, 0o600, 0o644, 0o666, 0o755, 0o777, 0o1777, 0o2755, 0o2777, 0o4755, 0o6777, 0o2644, 0o6666, 0o1666]
+MODES = [0o000, 0o400, 0o600, 0o644, 0o666, 0o755, 0o777, 0o1777, 0o2755, 0o2777, 0o4755, 0o6777, 0o2644, 0o6666,
+         0o1666]
 SIZES = [0, 1, 100, 4095, 4096, 4097, 9000, 20000, 70000]
 OPENS = [os.O_RDONLY, os.O_WRONLY, os.O_RDWR]
 EXTRAS = [0, 0, os.O_CREAT, os.O_CREAT, os.O_CREAT | os.O_EXCL, os.O_TRUNC, os.O_CREAT | os.O_TRUNC, os.O_APPEND,
@@ -207,9 +208,9 @@ def attributes_of(path):
     found = os.lstat(path)
     names = [] if stat.S_ISLNK(found.st_mode) else os.listxattr(path)
     return {
-        "mode": oct(found.st_mode), "nlink": found.st_nlink, "owner": (found.st_uid, found.st_gid),
-        "size": size_of(found), "blocks": None if stat.S_ISDIR(found.st_mode) else found.st_blocks, "device": found.st_rdev, "xattrs": sorted(names), "ino": found.st_ino,
-        "mtime": found.st_mtime_ns, "ctime": found.st_ctime_ns}
+        "mode": oct(found.st_mode), "nlink": found.st_nlink, "owner": (found.st_uid, found.st_gid), "size": size_of(found),
+        "blocks": None if stat.S_ISDIR(found.st_mode) else found.st_blocks, "device": found.st_rdev,
+        "xattrs": sorted(names), "ino": found.st_ino, "mtime": found.st_mtime_ns, "ctime": found.st_ctime_ns}
 
 
 def serve(directory, user, pipe):

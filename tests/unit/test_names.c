@@ -65,7 +65,10 @@ static uint64_t walk(struct name_table *table)
 
 static void release(struct name_table *table)
 {
-    for (struct dentry *d; (d = names_after(table, 0));) {
+    /* Going on from where the last name was: from the start all empty buckets would be in the way. */
+    uint64_t cookie = 0;
+    for (struct dentry *d; (d = names_after(table, cookie));) {
+        cookie = names_cookie(d);
         names_remove(table, d);
         free(d);
     }
