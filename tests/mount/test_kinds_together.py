@@ -53,8 +53,8 @@ def test_queries_find_what_is_there_and_nothing_else(mount):
     assert sorted(os.listdir(mount.p('c/.find/{"n":{"$gte":0}}'))) == ["3", "4"]
 
 
+@pytest.mark.ttlfs(opts="test-clock,monitor=off")
 def test_a_dry_run_shows_the_whole_bucket(mount):
-    mount.param("ttlMonitorEnabled", "false")
     series(mount)
     start_ms = now_ms(mount)
     for number in range(5):
@@ -149,8 +149,8 @@ def test_hold_on_a_tree_keeps_buckets_and_fills_capped_collections(mount):
     assert names(mount, "d/c") == ["b"]
 
 
+@pytest.mark.ttlfs(opts="test-clock,monitor=off")
 def test_visibility_until_deleted_shows_a_bucket_until_the_pass(mount):
-    mount.param("ttlMonitorEnabled", "false")
     series(mount)
     mount.set("ts", "ttl.visibility", "until-deleted")
     for number in range(3):
@@ -271,8 +271,8 @@ def test_a_refused_document_that_gives_way_is_not_archived_and_no_expiry(make_mo
     assert "ttlfs_capped_evicted_documents_total 0" in metrics
 
 
+@pytest.mark.ttlfs(opts="test-clock,monitor=off")
 def test_a_series_can_be_ended_when_all_that_is_left_has_expired(mount):
-    mount.param("ttlMonitorEnabled", "false")
     series(mount)
     put(mount, "ts/f", now_ms(mount) - 20_000)
     assert names(mount, "ts") == []

@@ -68,9 +68,9 @@ def test_it_can_be_set_on_an_empty_directory_only(mount):
         mount.set("file", "ttl.timeseries", json.dumps(SPEC))
 
 
+@pytest.mark.ttlfs(opts="test-clock,monitor=off")
 def test_expired_documents_leave_a_directory_empty(mount):
     os.mkdir(mount.p("ts"))
-    mount.param("ttlMonitorEnabled", "false")
     mount.write("ts/f", "x")
     mount.set("ts/f", "ttl.expireAt", "+1s")
     mount.clock_advance(1001)
