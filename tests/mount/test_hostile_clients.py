@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-from conftest import TIME_FACTOR, raises_errno, run, wait_until
+from conftest import BINARY, TIME_FACTOR, raises_errno, run, wait_until
 from targets import RENAME_EXCHANGE, RENAME_NOREPLACE, renameat2
 
 
@@ -457,7 +457,7 @@ def test_a_mount_inside_a_mount(make_mount):
         os.close(fd)
         inner.clock_advance(3_600_000)
         assert inner.run_pass()["deletedDocuments"] == 1
-        process = subprocess.Popen([os.environ.get("TTLFS") or "build/ttlfs", "-f", "memory:", nested],
+        process = subprocess.Popen([str(BINARY), "-f", "memory:", nested],
                                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         wait_until(lambda: os.path.exists(nested / ".ttlfs/pass"), 10, "the third mount answers")
         (nested / "g").write_text("deep")
