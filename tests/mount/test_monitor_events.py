@@ -127,7 +127,7 @@ def test_the_monitor_by_itself_raises_events_soon_after_the_deadline(mount, tmp_
     with Watcher(tmp_path, mount.p("d")) as watcher:
         expected = documents(mount, "d", 20)
         mount.set("d", "ttl.max", "200ms")
-        watcher.expect("DELETE", expected, 5)
+        watcher.expect("DELETE", expected, 20)
 
 
 def test_a_watched_directory_can_be_unmounted(make_mount, tmp_path):
