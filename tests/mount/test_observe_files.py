@@ -172,6 +172,16 @@ def test_distribution(mount):
     assert found["collectionsCut"] is False
 
 
+def test_a_distribution_tells_all_directories_apart(mount):
+    for raw in (b"bad\xff", b"bad\xfe", b"bad\xef\xbf\xbd"):
+        os.mkdir(mount.p(raw))
+        mount.write(raw + b"/a", "x")
+    found = whole(mount, "distribution.json")
+    assert len(found["collections"]) == 4
+    assert sum(one["documents"] for one in found["collections"].values()) == found["documents"] == 3
+    assert set(found["collections"]) == set(mount.status()["collections"])
+
+
 @MONITOR_OFF
 def test_due(mount):
     os.mkdir(mount.p("s"))
