@@ -156,7 +156,7 @@ def test_a_document_that_looks_like_a_filter(people):
 def test_a_filter_that_does_not_parse(people, text, words):
     with raises_errno(errno.EINVAL):
         os.listdir(people.p(q(text)))
-    assert words in people.get(".", "ttl.error")
+    assert words in people.get(".", "ttl.error") and words in people.get(".find", "ttl.error")
     wait_until(lambda: words in people.log, 10, "the reason in the log")
     with raises_errno(errno.EINVAL if text.startswith("{") else errno.ENOENT):
         os.listdir(people.p(q({}, text)))
@@ -216,6 +216,12 @@ def test_explain(people):
     assert explain(people, {"user": "user5"})["stage"] == "COLLSCAN"
     plan = explain(people, {"even": True}, {"n": {"$in": [2, 3]}})
     assert (plan["stage"], plan["keysExamined"], plan["nReturned"]) == ("IXSCAN", 2, 1)
+
+
+def test_an_index_may_be_called_anything(people):
+    os.setxattr(people.path, b'user.ttl.index."\xff', b'{"key":"n"}')
+    plan = explain(people, {"n": 5})
+    assert (plan["stage"], plan["indexName"], plan["nReturned"]) == ("IXSCAN", '"\ufffd', 1)
 
 
 def test_ttl_indexes_serve_queries(people):
