@@ -367,6 +367,24 @@ def test_a_filter_tells_nothing_that_may_not_be_read(mount):
 @pytest.mark.root
 @needs_root
 @pytest.mark.ttlfs(opts="test-clock,allow_other")
+def test_a_process_may_be_called_anything(mount):
+    """A group without a right has less than others here; by no name does one get out of one's groups."""
+    mount.write("f", {"code": 7})
+    os.chown(mount.p("f"), 0, 4321)
+    os.chmod(mount.p("f"), 0o604)
+
+    def ask(name):
+        ctypes.CDLL(None).prctl(15, name, 0, 0, 0)  # PR_SET_NAME
+        return os.listdir(q({"code": 7}))
+
+    for name in (b"plain", b"Groups:"):
+        assert mount.run_as(1234, lambda name=name: ask(name), groups=(4321,)) == []
+        assert mount.run_as(1234, lambda name=name: ask(name)) == ["f"]
+
+
+@pytest.mark.root
+@needs_root
+@pytest.mark.ttlfs(opts="test-clock,allow_other")
 def test_the_directory_decides_who_may_do_what(mount):
     os.mkdir(mount.p("closed"))
     os.chmod(mount.p("closed"), 0o700)
