@@ -36,11 +36,16 @@ static char *read_all(const char *path)
     return text;
 }
 
-/* What stands behind a key at the start of a line; NULL when it is not there. */
+/*
+ * What stands behind a key at the start of a line; NULL when it is not there. The first line has the name
+ * that the process gave itself, which may look like a key.
+ */
 static const char *value_of(const char *text, const char *key)
 {
     const char *at = strstr(text, key);
-    return at && at > text && at[-1] == '\n' ? at + strlen(key) : NULL;
+    while (at && (at == text || at[-1] != '\n'))
+        at = strstr(at + 1, key);
+    return at ? at + strlen(key) : NULL;
 }
 
 static void read_groups(const char *at, struct caller *caller)

@@ -4,7 +4,7 @@
 #include "fs/path_text.h"
 #include "ttl/survey.h"
 
-#include <string.h>
+#include <stdlib.h>
 
 /* Collections that are listed one by one. */
 #define LISTED_COLLECTIONS 1000
@@ -71,17 +71,19 @@ static void end_collection(struct counting *c)
 static bool count_collection(void *arg, struct collection *collection)
 {
     struct counting *c = arg;
-    char buf[PATH_TEXT_BYTES];
-    size_t len;
     end_collection(c);
     c->one = (struct counts){0};
     if (c->listed == LISTED_COLLECTIONS) {
         c->cut = true;
         return true;
     }
-    const char *path = path_text(collection, buf, &len);
-    text_string(&c->text, path, len);
-    text_put(&c->text, ":");
+    char *path = path_text_distinct(collection);
+    if (!path) {
+        c->text.failed = true;
+        return false;
+    }
+    text_key(&c->text, path);
+    free(path);
     text_open(&c->text, '{');
     c->open = true;
     c->listed++;

@@ -4,6 +4,7 @@
 #include "fs/distribution.h"
 
 #include "fs/path_text.h"
+#include "ttl/limbo.h"
 #include "ttl/survey.h"
 
 #include <errno.h>
@@ -39,10 +40,24 @@ static bool room_for_one(struct gathering *g)
     return true;
 }
 
+/* Why a name is due; one in the limbo has been since before it came there. */
+static void write_reason(
+    struct text *text, const struct dentry *d, const struct ttl_deadline *deadline)
+{
+    char reason[TTL_REASON_BYTES];
+    struct archive_origin origin;
+    if (dentry_in_limbo(d) && limbo_origin(d, &origin) == 0) {
+        text_member_string(text, "reason", origin.reason);
+        archive_origin_release(&origin);
+        return;
+    }
+    ttl_reason_text(deadline, reason);
+    text_member_string(text, "reason", reason);
+}
+
 static bool gather(void *arg, struct dentry *d, const struct ttl_deadline *deadline)
 {
     struct gathering *g = arg;
-    char reason[TTL_REASON_BYTES];
     if (g->n == GATHERED_MAX) {
         g->cut = true;
         return false;
@@ -51,10 +66,9 @@ static bool gather(void *arg, struct dentry *d, const struct ttl_deadline *deadl
     if (g->failed)
         return false;
     size_t from = g->text.len;
-    ttl_reason_text(deadline, reason);
     text_open(&g->text, '{');
     text_member_date(&g->text, "deadline", deadline->at_ms);
-    text_member_string(&g->text, "reason", reason);
+    write_reason(&g->text, d, deadline);
     path_text_place(&g->text, d);
     text_member_int(&g->text, "ino", (int64_t) d->doc->ino);
     text_close(&g->text, '}');

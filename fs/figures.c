@@ -1,12 +1,10 @@
 #include "fs/figures.h"
 
 #include "core/index.h"
-#include "core/utf8.h"
 #include "fs/path_text.h"
 #include "ttl/rules.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,34 +13,13 @@ struct taking {
     struct figures *f;
 };
 
-/*
- * A copy. Where it will not be shown as it is (not UTF-8, or cut) it gets a number, lest it look like
- * another one: Prometheus takes no sample twice.
- */
-static char *distinct(const char *text, size_t len, uint64_t number)
-{
-    char *copy;
-    if (len < PATH_TEXT_BYTES - DOCUMENT_NAME_MAX_BYTES - 2 &&
-        utf8_is_valid((const uint8_t *) text, len))
-        return strdup(text);
-    return asprintf(&copy, "%s #%llu", text, (unsigned long long) number) < 0 ? NULL : copy;
-}
-
-static char *path_of(const struct collection *c)
-{
-    char buf[PATH_TEXT_BYTES];
-    size_t len;
-    const char *path = path_text(c, buf, &len);
-    return distinct(path, len, c->doc.ino);
-}
-
 static void warn(
     struct figures *f, const struct collection *c, const char *index, const char *reason)
 {
     if (f->n_warnings == FIGURES_WARNINGS)
         return;
     struct figures_warning *w = &f->warnings[f->n_warnings];
-    w->path = path_of(c);
+    w->path = path_text_distinct(c);
     w->index = index ? strdup(index) : NULL;
     w->reason = reason;
     f->n_warnings++;
@@ -60,8 +37,8 @@ static void take_index(struct taking *t, const struct collection *c, const struc
         return;
     }
     struct figures_index *i = &f->indexes[f->n_indexes++];
-    i->path = path_of(c);
-    i->name = distinct(index->name, strlen(index->name), f->n_indexes);
+    i->path = path_text_distinct(c);
+    i->name = name_distinct(index->name, strlen(index->name), f->n_indexes);
     i->key = index->spec.key ? strdup(index->spec.key) : NULL;
     i->ttl = index->ttl;
     i->expire_after_ms = index->expire_after_ms;
@@ -86,7 +63,7 @@ static bool take_collection(void *arg, struct collection *c)
         return !f->failed && !f->indexes_cut;
     }
     struct figures_collection *one = &f->collections[f->n_collections++];
-    one->path = path_of(c);
+    one->path = path_text_distinct(c);
     one->collections = c->doc.nlink - 2;
     one->documents = c->names.count - one->collections;
     kinds_figures(c, &one->kinds);

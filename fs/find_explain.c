@@ -5,6 +5,8 @@
  */
 #include "fs/find_impl.h"
 
+#include "core/utf8.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,11 +24,26 @@ static void append_key_pattern(bson_t *b, const char *key)
     bson_append_document_end(b, &pattern);
 }
 
+/* An index may be called anything; what is not UTF-8 becomes U+FFFD. */
+static void append_name(bson_t *b, const char *name)
+{
+    char shown[3 * QUERY_INDEX_NAME_BYTES];
+    const uint8_t *at = (const uint8_t *) name, *end = at + strlen(name);
+    size_t used = 0;
+    while (at < end) {
+        size_t n = utf8_sequence_bytes(at, end);
+        memcpy(shown + used, n ? (const char *) at : "\xEF\xBF\xBD", n ? n : 3);
+        used += n ? n : 3;
+        at += n ? n : 1;
+    }
+    bson_append_utf8(b, "indexName", -1, shown, (int) used);
+}
+
 /* {"stage": "IXSCAN", …} */
 static void append_index(bson_t *b, const struct query_stats *stats)
 {
     BSON_APPEND_UTF8(b, "stage", "IXSCAN");
-    BSON_APPEND_UTF8(b, "indexName", stats->index_name);
+    append_name(b, stats->index_name);
     append_key_pattern(b, stats->key);
     BSON_APPEND_BOOL(b, "isMultiKey", stats->many);
     BSON_APPEND_BOOL(b, "isPartial", stats->partial);

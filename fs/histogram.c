@@ -1,5 +1,7 @@
 #include "fs/histogram.h"
 
+#include "core/dates.h"
+
 #include <inttypes.h>
 
 /* In order; as text, because a bound is a label. */
@@ -28,7 +30,7 @@ void histogram_observe(struct histogram *histogram, int64_t ms)
         i++;
     histogram->buckets[i]++;
     histogram->count++;
-    histogram->sum_ms += ms;
+    histogram->sum_ms = date_add_saturated(histogram->sum_ms, ms);
 }
 
 void histogram_write(

@@ -10,7 +10,10 @@
 #define TTLFS_VERSION "0.1"
 #endif
 
-/* What the format asks for in a label's value; what is not UTF-8 becomes U+FFFD. */
+/*
+ * What the format asks for in a label's value; what is not UTF-8 becomes U+FFFD. So does a carriage return:
+ * it has no escape, and many a reader takes it for the end of the line.
+ */
 static void label(struct text *text, const char *name, const char *value)
 {
     const uint8_t *at = (const uint8_t *) value, *end = at + strlen(value);
@@ -21,7 +24,7 @@ static void label(struct text *text, const char *name, const char *value)
             text_printf(text, "\\%c", *at);
         else if (*at == '\n')
             text_put(text, "\\n");
-        else if (n == 0)
+        else if (n == 0 || *at == '\r')
             text_put(text, "\xEF\xBF\xBD");
         else
             text_add(text, at, n);

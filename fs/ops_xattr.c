@@ -4,6 +4,7 @@
 #include "core/acl.h"
 #include "fs/access.h"
 #include "fs/control.h"
+#include "fs/find.h"
 #include "fs/fs.h"
 #include "fs/kinds.h"
 #include "fs/ops_acl.h"
@@ -222,13 +223,15 @@ void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
         return;
     }
     int err = check_name(name);
-    if (err || control_is_node(ino)) {
+    /* Why a filter was refused is told where it was asked, too. */
+    bool query = find_is_node(ino) && strcmp(name, TTL_XATTR_PREFIX "error") == 0;
+    if (err || (control_is_node(ino) && !query)) {
         fuse_reply_err(req, err ? -err : ENODATA);
         return;
     }
     tree_lock(fs->tree);
     int64_t now_ms = fs_now_ms(fs);
-    struct document *doc = fs_document(fs, ino);
+    struct document *doc = query ? find_document(ino) : fs_document(fs, ino);
     if (fs_gone(fs, doc, now_ms)) {
         err = -ENOENT;
     } else if (strncmp(name, TTL_XATTR_PREFIX, sizeof TTL_XATTR_PREFIX - 1) == 0) {

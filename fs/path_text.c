@@ -1,7 +1,10 @@
 #include "fs/path_text.h"
 
+#include "core/utf8.h"
 #include "ttl/limbo.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 const char *path_text(const struct collection *c, char buf[PATH_TEXT_BYTES], size_t *ret_len)
@@ -22,6 +25,23 @@ const char *path_text(const struct collection *c, char buf[PATH_TEXT_BYTES], siz
     }
     *ret_len = PATH_TEXT_BYTES - 1 - at;
     return buf + at;
+}
+
+char *name_distinct(const char *text, size_t len, uint64_t number)
+{
+    char *copy;
+    if (len < PATH_TEXT_BYTES - DOCUMENT_NAME_MAX_BYTES - 2 &&
+        utf8_is_valid((const uint8_t *) text, len))
+        return strdup(text);
+    return asprintf(&copy, "%s #%llu", text, (unsigned long long) number) < 0 ? NULL : copy;
+}
+
+char *path_text_distinct(const struct collection *c)
+{
+    char buf[PATH_TEXT_BYTES];
+    size_t len;
+    const char *path = path_text(c, buf, &len);
+    return name_distinct(path, len, c->doc.ino);
 }
 
 void path_text_member(struct text *text, const struct collection *c)

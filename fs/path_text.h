@@ -17,6 +17,16 @@
  */
 const char *path_text(const struct collection *c, char buf[PATH_TEXT_BYTES], size_t *ret_len);
 
+/*
+ * A copy of a name that can be told from others where each may stand only once: as it is when it will be
+ * shown as it is, with ` #` and `number` behind it when it is not UTF-8 or too long a path.
+ * Returns malloc'd text, the caller's; NULL: no memory.
+ */
+char *name_distinct(const char *text, size_t len, uint64_t number);
+
+/* A collection's path, the same way. Expects the tree's lock. */
+char *path_text_distinct(const struct collection *c);
+
 /* Appends a member `collection`, null for none. Expects the tree's lock. */
 void path_text_member(struct text *text, const struct collection *c);
 

@@ -5,6 +5,7 @@ import pytest
 
 from archivehelp import HOUR, S, copies, expire
 from conftest import run, wait_until
+from observehelp import lines
 from ttlhelp import names, ttl_metrics, wait_for_documents
 
 
@@ -112,6 +113,7 @@ def test_an_expired_name_is_free_at_once(make_mount, archive):
     os.rename(mount.p("directory"), mount.p("target"))
     os.link(mount.p("again"), mount.p("linked over"))
     assert names(mount) == ["again", "linked over", "renamed over", "target"]
+    assert [line["reason"] for line in lines(mount, "due.jsonl")] == ["max"] * 6
     result = mount.run_pass()
     assert (result["deletedDocuments"], result["errors"]) == (0, 6)
     run("sync", mount.p("again"))

@@ -156,7 +156,7 @@ def test_a_document_that_looks_like_a_filter(people):
 def test_a_filter_that_does_not_parse(people, text, words):
     with raises_errno(errno.EINVAL):
         os.listdir(people.p(q(text)))
-    assert words in people.get(".", "ttl.error")
+    assert words in people.get(".", "ttl.error") and words in people.get(".find", "ttl.error")
     wait_until(lambda: words in people.log, 10, "the reason in the log")
     with raises_errno(errno.EINVAL if text.startswith("{") else errno.ENOENT):
         os.listdir(people.p(q({}, text)))
@@ -216,6 +216,12 @@ def test_explain(people):
     assert explain(people, {"user": "user5"})["stage"] == "COLLSCAN"
     plan = explain(people, {"even": True}, {"n": {"$in": [2, 3]}})
     assert (plan["stage"], plan["keysExamined"], plan["nReturned"]) == ("IXSCAN", 2, 1)
+
+
+def test_an_index_may_be_called_anything(people):
+    os.setxattr(people.path, b'user.ttl.index."\xff', b'{"key":"n"}')
+    plan = explain(people, {"n": 5})
+    assert (plan["stage"], plan["indexName"], plan["nReturned"]) == ("IXSCAN", '"\ufffd', 1)
 
 
 def test_ttl_indexes_serve_queries(people):
@@ -356,6 +362,24 @@ def test_a_filter_tells_nothing_that_may_not_be_read(mount):
         # What stat tells is no secret.
         names, seen, _, _ = mount.run_as(1234, lambda: ask({"_id": "secret"}))
         assert names == seen == ["secret"]
+
+
+@pytest.mark.root
+@needs_root
+@pytest.mark.ttlfs(opts="test-clock,allow_other")
+def test_a_process_may_be_called_anything(mount):
+    """A group without a right has less than others here; by no name does one get out of one's groups."""
+    mount.write("f", {"code": 7})
+    os.chown(mount.p("f"), 0, 4321)
+    os.chmod(mount.p("f"), 0o604)
+
+    def ask(name):
+        ctypes.CDLL(None).prctl(15, name, 0, 0, 0)  # PR_SET_NAME
+        return os.listdir(q({"code": 7}))
+
+    for name in (b"plain", b"Groups:"):
+        assert mount.run_as(1234, lambda name=name: ask(name), groups=(4321,)) == []
+        assert mount.run_as(1234, lambda name=name: ask(name)) == ["f"]
 
 
 @pytest.mark.root

@@ -92,7 +92,8 @@ def test_slow_operations_are_in_the_profile(mount):
 
 
 def test_nothing_in_progress(mount):
-    assert whole(mount, "currentOp.json") == {"inprog": []}
+    # The first pass may begin a moment after the mount.
+    wait_until(lambda: whole(mount, "currentOp.json") == {"inprog": []}, 10, "nothing is going on")
 
 
 def test_an_index_build_shows_its_progress(mount):
@@ -170,6 +171,16 @@ def test_distribution(mount):
     assert found["within"] == {**expected, "1s": 1}
     assert sum(found["within"].values()) == found["documents"]
     assert found["collectionsCut"] is False
+
+
+def test_a_distribution_tells_all_directories_apart(mount):
+    for raw in (b"bad\xff", b"bad\xfe", b"bad\xef\xbf\xbd"):
+        os.mkdir(mount.p(raw))
+        mount.write(raw + b"/a", "x")
+    found = whole(mount, "distribution.json")
+    assert len(found["collections"]) == 4
+    assert sum(one["documents"] for one in found["collections"].values()) == found["documents"] == 3
+    assert set(found["collections"]) == set(mount.status()["collections"])
 
 
 @MONITOR_OFF

@@ -86,6 +86,20 @@ def test_backlog_and_lag(mount):
 
 
 @MONITOR_OFF
+def test_the_earliest_date_there_is(mount):
+    """Later than that by more than 64 bits can say: figures stay numbers, and their sums, too."""
+    mount.param("ttlIndexDeleteTargetDocs", "1")
+    mount.set(".", "ttl.index.at", "60")
+    for name in ("a", "b", "c"):
+        mount.write(name, '{"at":{"$date":{"$numberLong":"-9223372036854775808"}}}')
+    index = index_of(mount, "/", "at")
+    assert index["backlog"] == 3 and index["lagMS"] == 2**63 - 1
+    assert mount.status()["lagMS"] == 2**63 - 1
+    assert mount.run_pass()["deletedDocuments"] == 3
+    assert value(mount, "ttlfs_ttl_visit_lag_seconds_sum") > 9e15
+
+
+@MONITOR_OFF
 def test_next_deadline(mount):
     mount.set(".", "ttl.idle", "100s")
     mount.write("a", "x")
@@ -129,9 +143,10 @@ def test_metrics_are_valid(mount):
         os.mkdir(mount.p(name))
         mount.set(name, "ttl.index.at", "60")
         mount.write(f"{name}/a", "x")
-    for raw in (b"bad\xff", b"bad\xfe"):  # look the same, and are not
+    for raw in (b"bad\xff", b"bad\xfe", b"car\rriage"):  # two look the same, and are not
         os.mkdir(mount.p(raw))
     mount.run_pass()
+    assert b"\r" not in mount.read(".ttlfs/metrics"), "it would end the line for many a reader"
     found = metrics(mount)
     collections = {dict(labels)["collection"] for name, labels in found if name == "ttlfs_collection_documents"}
     assert {'/quote"d', "/back\\slash", "/new\nline", "/bl ank", "/grün", "/"} <= collections
