@@ -146,7 +146,7 @@ void op_setattr(
             control_getattr(req, ino);
         return;
     }
-    const struct handle *handle = fi ? fs_handle(fi) : NULL;
+    struct handle *handle = fi ? fs_handle(fi) : NULL;
     tree_lock(fs->tree);
     struct timespec now = fs_now(fs);
     struct document *doc = fs_document(fs, ino);
@@ -159,6 +159,8 @@ void op_setattr(
     document_pin(doc);
     if (!err)
         err = change(req, doc, attr, to_set, handle, now);
+    if (!err && handle && to_set & FUSE_SET_ATTR_SIZE)
+        handle->wrote = true;
     bool forward = !err && by_path && fs_look(fs, doc, now_ms);
     forward |= timeseries_came_forward(&fs->ttl);
     if (!err && by_path && doc->links)
