@@ -1,9 +1,10 @@
 #include "fs/distribution.h"
 
 #include "core/dates.h"
-#include "fs/path_text.h"
+#include "fs/figures.h"
 #include "ttl/survey.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Collections that are listed one by one. */
@@ -71,16 +72,19 @@ static void end_collection(struct counting *c)
 static bool count_collection(void *arg, struct collection *collection)
 {
     struct counting *c = arg;
-    char buf[PATH_TEXT_BYTES];
-    size_t len;
     end_collection(c);
     c->one = (struct counts){0};
     if (c->listed == LISTED_COLLECTIONS) {
         c->cut = true;
         return true;
     }
-    const char *path = path_text(collection, buf, &len);
-    text_string(&c->text, path, len);
+    char *path = figures_path(collection);
+    if (!path) {
+        c->text.failed = true;
+        return false;
+    }
+    text_string(&c->text, path, strlen(path));
+    free(path);
     text_put(&c->text, ":");
     text_open(&c->text, '{');
     c->open = true;

@@ -28,7 +28,7 @@ static char *distinct(const char *text, size_t len, uint64_t number)
     return asprintf(&copy, "%s #%llu", text, (unsigned long long) number) < 0 ? NULL : copy;
 }
 
-static char *path_of(const struct collection *c)
+char *figures_path(const struct collection *c)
 {
     char buf[PATH_TEXT_BYTES];
     size_t len;
@@ -42,7 +42,7 @@ static void warn(
     if (f->n_warnings == FIGURES_WARNINGS)
         return;
     struct figures_warning *w = &f->warnings[f->n_warnings];
-    w->path = path_of(c);
+    w->path = figures_path(c);
     w->index = index ? strdup(index) : NULL;
     w->reason = reason;
     f->n_warnings++;
@@ -60,7 +60,7 @@ static void take_index(struct taking *t, const struct collection *c, const struc
         return;
     }
     struct figures_index *i = &f->indexes[f->n_indexes++];
-    i->path = path_of(c);
+    i->path = figures_path(c);
     i->name = distinct(index->name, strlen(index->name), f->n_indexes);
     i->key = index->spec.key ? strdup(index->spec.key) : NULL;
     i->ttl = index->ttl;
@@ -86,7 +86,7 @@ static bool take_collection(void *arg, struct collection *c)
         return !f->failed && !f->indexes_cut;
     }
     struct figures_collection *one = &f->collections[f->n_collections++];
-    one->path = path_of(c);
+    one->path = figures_path(c);
     one->collections = c->doc.nlink - 2;
     one->documents = c->names.count - one->collections;
     kinds_figures(c, &one->kinds);

@@ -50,6 +50,12 @@ struct figures {
     bool failed; /* no memory for all of it */
 };
 
+/*
+ * Where a collection is, as no other's path is shown. Expects the tree's lock.
+ * Returns what free() takes, or NULL without memory.
+ */
+char *figures_path(const struct collection *c);
+
 /* Expects no lock. Errors: -ENOMEM; nothing is left to release then. */
 int figures_take(struct fs *fs, struct figures *ret_figures);
 void figures_release(struct figures *figures);

@@ -172,6 +172,14 @@ def test_distribution(mount):
     assert found["collectionsCut"] is False
 
 
+def test_distribution_of_collections_that_look_alike(mount):
+    for raw in (b"bad\xff", b"bad\xfe"):
+        os.mkdir(mount.p(raw))
+        os.close(os.open(mount.p(raw + b"/f"), os.O_CREAT | os.O_WRONLY))
+    found = whole(mount, "distribution.json")["collections"]
+    assert [one["documents"] for path, one in found.items() if path.startswith("/bad\ufffd")] == [1, 1]
+
+
 @MONITOR_OFF
 def test_due(mount):
     os.mkdir(mount.p("s"))
