@@ -77,8 +77,6 @@ static void write_counters(struct text *text, const struct ttl_metrics *m)
         "Visits of a TTL index that could not be used.", m->invalid_index_skips);
     counter(text, "ttlfs_ttl_archived_documents_total",
         "Expired documents that were archived before they were deleted.", m->archived_documents);
-    counter(text, "ttlfs_ttl_evicted_documents_total",
-        "Documents that made room in capped collections.", m->evicted_documents);
     counter(text, "ttlfs_ttl_pruned_collections_total",
         "Collections that were removed because expiry had emptied them.", m->pruned_collections);
     counter(

@@ -86,6 +86,14 @@ int ctl_find_mount(const struct ctl *ctl, const char *path, const char **ret_roo
 const char *ctl_mount_of(const char *path);
 
 /*
+ * Is a file or directory on a ttlfs? Elsewhere a `user.ttl.*` would be taken, and do nothing. A part
+ * of a mount that was bound to another place is one, too.
+ * Returns CTL_OK, also for what cannot be looked at (what is done next tells why), or CTL_NO_MOUNT
+ * after a message.
+ */
+int ctl_check_mount(const char *path);
+
+/*
  * Reads a whole file.
  * @ret_text  a NUL stands behind it; free() it
  * Returns 0 or -errno, without any message.

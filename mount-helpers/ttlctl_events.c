@@ -172,7 +172,7 @@ static int take_options(struct ctl *ctl, int argc, char **argv, struct watch *wa
             break;
         case 's':
             if (!ctl_seconds(optarg, &watch->seconds))
-                return ctl_usage(ctl, "--seconds %s is not a number from 0 to 86400", optarg);
+                return ctl_usage(ctl, "--seconds %s is not a number above 0, up to 86400", optarg);
             break;
         default:
             if (!ctl_number(optarg, 1, INT64_MAX, &watch->most))

@@ -115,7 +115,9 @@ static int put(const struct ctl *ctl, const struct value *value, char **operands
     const char *path = operands[0], *name = operands[1], *root = ctl_mount_of(path);
     const char *text = n == 3 ? operands[2] : value->text;
     char *attribute;
-    int status = CTL_OK;
+    int status = ctl_check_mount(path);
+    if (status)
+        return status;
     if (asprintf(&attribute, "user.ttl.index.%s", name) < 0)
         abort();
     struct ctl_progress *progress = ctl_progress_begin(ctl, root, CTL_FILING);
@@ -171,6 +173,9 @@ static int drop(struct ctl *ctl, int argc, char **argv)
     if (argc - optind < 2)
         return ctl_usage(ctl, "DIR and NAME are needed");
     const char *path = argv[optind++];
+    status = ctl_check_mount(path);
+    if (status)
+        return status;
     for (; optind < argc; optind++) {
         char *attribute;
         int failed = CTL_OK;

@@ -141,6 +141,9 @@ int ctl_index_list(struct ctl *ctl, int argc, char **argv)
     if (argc - optind > 1)
         return ctl_usage(ctl, "one DIR at most");
     const char *path = optind < argc ? argv[optind] : ".";
+    int status = ctl_check_mount(path);
+    if (status)
+        return status;
     int err = collect(&indexes, path);
     if (err)
         return ctl_complain(path, NULL, -err);
@@ -224,5 +227,6 @@ int ctl_index_explain(struct ctl *ctl, int argc, char **argv)
         if (strlen(argv[i]) > NAME_BYTES_MAX)
             return ctl_usage(ctl, "a filter has at most 255 bytes: split it, several are ANDed");
     }
-    return explain(ctl, dir, argv + optind, argc - optind);
+    int status = ctl_check_mount(dir);
+    return status ? status : explain(ctl, dir, argv + optind, argc - optind);
 }

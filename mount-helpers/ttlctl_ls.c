@@ -152,6 +152,11 @@ static void add_operand(struct listing *listing, const char *path)
     /* A link that leads nowhere is a document itself. */
     if (stat(path, &st) != 0 && lstat(path, &st) != 0) {
         complain(listing, path);
+        return;
+    }
+    int status = ctl_check_mount(path);
+    if (status) {
+        listing->status = listing->status ? listing->status : status;
     } else if (!S_ISDIR(st.st_mode)) {
         char *at = realpath(path, NULL);
         add(listing, at ? at : path, path, &st);

@@ -97,6 +97,17 @@ int ctl_find_mount(const struct ctl *ctl, const char *path, const char **ret_roo
     return CTL_NO_MOUNT;
 }
 
+int ctl_check_mount(const char *path)
+{
+    /* Whatever may have user.* attributes there has this one. */
+    if (getxattr(path, KEY_PREFIX "reason", NULL, 0) >= 0)
+        return CTL_OK;
+    if ((errno != ENODATA && errno != EOPNOTSUPP) || ctl_mount_of(path))
+        return CTL_OK;
+    ctl_error("%s: not on a ttlfs mount", path);
+    return CTL_NO_MOUNT;
+}
+
 int ctl_read_file(const char *path, char **ret_text, size_t *ret_len)
 {
     size_t len = 0, size = 64 * 1024;

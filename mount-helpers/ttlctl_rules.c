@@ -178,6 +178,9 @@ int ctl_get(struct ctl *ctl, int argc, char **argv)
     if (optind == argc)
         return ctl_usage(ctl, "PATH is missing");
     const char *path = argv[optind++];
+    int status = ctl_check_mount(path);
+    if (status)
+        return status;
     if (optind == argc)
         return get_all(ctl, path);
     return get_named(ctl, path, argv + optind, argc - optind);
@@ -233,6 +236,9 @@ int ctl_set(struct ctl *ctl, int argc, char **argv)
     for (int i = optind; i < argc; i++)
         if (!strchr(argv[i], '=') || argv[i][0] == '=')
             return ctl_usage(ctl, "%s is not KEY=VALUE", argv[i]);
+    status = ctl_check_mount(path);
+    if (status)
+        return status;
     const char *root = ctl_mount_of(path);
     struct ctl_progress *progress = ctl_progress_begin(ctl, root, CTL_FILING);
     while (optind + done < argc && status == CTL_OK) {
@@ -260,6 +266,9 @@ int ctl_unset(struct ctl *ctl, int argc, char **argv)
     if (argc - optind < 2)
         return ctl_usage(ctl, "PATH and KEY are needed");
     const char *path = argv[optind++];
+    status = ctl_check_mount(path);
+    if (status)
+        return status;
     struct ctl_progress *progress = ctl_progress_begin(ctl, ctl_mount_of(path), CTL_FILING);
     for (; optind + done < argc && status == CTL_OK; done++) {
         const char *key = argv[optind + done];
@@ -296,6 +305,21 @@ static int release(const char *path)
     return is_held(path) && setxattr(path, HOLD, "no", 2, 0) != 0 ? -errno : 0;
 }
 
+/* Holds one path or lets it go. Returns a status. */
+static int hold(const struct ctl *ctl, const char *path, bool releasing)
+{
+    int status = ctl_check_mount(path), err = 0;
+    if (status)
+        return status;
+    struct ctl_progress *progress = ctl_progress_begin(ctl, ctl_mount_of(path), CTL_FILING);
+    if (releasing)
+        err = release(path);
+    else if (setxattr(path, HOLD, "yes", 3, 0) != 0)
+        err = -errno;
+    ctl_progress_end(progress);
+    return err ? ctl_complain(path, "hold", -err) : CTL_OK;
+}
+
 static const struct option hold_options[] = {
     {"release", no_argument, NULL, 'r'}, {NULL, 0, NULL, 0}};
 
@@ -314,14 +338,7 @@ int ctl_hold(struct ctl *ctl, int argc, char **argv)
         putchar('[');
     for (int first = optind; optind < argc; optind++) {
         const char *path = argv[optind];
-        struct ctl_progress *progress = ctl_progress_begin(ctl, ctl_mount_of(path), CTL_FILING);
-        int err = 0;
-        if (releasing)
-            err = release(path);
-        else if (setxattr(path, HOLD, "yes", 3, 0) != 0)
-            err = -errno;
-        ctl_progress_end(progress);
-        int failed = err ? ctl_complain(path, "hold", -err) : CTL_OK;
+        int failed = hold(ctl, path, releasing);
         status = status ? status : failed;
         if (ctl->json) {
             fputs(optind > first ? ",{" : "{", stdout);

@@ -276,7 +276,7 @@ int ctl_top(struct ctl *ctl, int argc, char **argv)
         if (c == 'n' && !ctl_number(optarg, 1, INT64_MAX, &top.pages))
             return ctl_usage(ctl, "-n %s is not a number above 0", optarg);
         if (c == 'd' && !ctl_seconds(optarg, &top.seconds))
-            return ctl_usage(ctl, "-d %s is not a number from 0 to 86400", optarg);
+            return ctl_usage(ctl, "-d %s is not a number above 0, up to 86400", optarg);
         batch = batch || c == 'b';
     }
     if (argc - optind > 1)

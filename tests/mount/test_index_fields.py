@@ -200,6 +200,17 @@ def test_content_that_changes_by_append_truncate_and_mmap(mount):
     wait_until(lambda: deadline(mount, "f") == T + 50_000, 5, "the fields of a mapped file")
 
 
+def test_a_descriptor_from_before_the_rule_cuts_its_file(mount):
+    content = json.dumps({"d": date(T)})
+    mount.write("f", content + " and more")
+    fd = os.open(mount.p("f"), os.O_WRONLY)
+    mount.set(".", "ttl.index.d", "0")
+    assert deadline(mount, "f") is None
+    os.ftruncate(fd, len(content))
+    os.close(fd)
+    wait_until(lambda: deadline(mount, "f") == T, 10, "the fields of what is left")
+
+
 def test_doc_attributes_give_fields_to_any_file(mount):
     mount.set(".", "ttl.index.d", "50")
     mount.set(".", "ttl.index.e", '{"key":"a.b","expireAfterSeconds":0}')

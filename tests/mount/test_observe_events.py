@@ -52,6 +52,20 @@ def test_what_is_told(mount):
         assert all(set(event["ts"]) == {"$date"} for event in events.seen)
 
 
+def test_a_cut_through_a_descriptor_is_a_change_when_it_is_closed(mount):
+    mount.write("a", "text")
+    with Events(mount) as events:
+        fd = os.open(mount.p("a"), os.O_WRONLY)
+        os.ftruncate(fd, 2)
+        os.ftruncate(fd, 1)
+        os.mkfifo(mount.p("before"))
+        os.close(fd)
+        events.until(lambda seen: len(seen) == 2, "the change")
+        os.mkfifo(mount.p("behind"))
+        events.until(lambda seen: len(seen) == 3, "what comes behind")
+        assert [short(event) for event in events.seen] == ["created /before", "changed /a", "created /behind"]
+
+
 def test_directories_reading_and_attributes_say_nothing(mount):
     mount.write("a", "text")
     with Events(mount) as events:

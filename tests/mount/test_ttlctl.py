@@ -45,6 +45,18 @@ def test_not_on_a_mount(tmp_path):
     assert "No such file" in ttlctl("pass", tmp_path / "nothing" / "here", status=FAILED).err
 
 
+@pytest.mark.parametrize("words", [
+    ["get", "DIR"], ["get", "DIR/f", "idle"], ["set", "DIR", "idle=5"], ["unset", "DIR", "idle"], ["hold", "DIR/f"],
+    ["hold", "--release", "DIR"], ["ls", "DIR"], ["ls", "--json", "DIR/f"], ["index", "create", "DIR", "a", "5"],
+    ["index", "modify", "DIR", "a", "5"], ["index", "drop", "DIR", "a"], ["index", "list", "DIR"],
+    ["index", "explain", "DIR", "{}"]])
+def test_a_rule_is_set_on_nothing_that_is_on_no_mount(words, tmp_path):
+    (tmp_path / "f").write_text("x")
+    answer = ttlctl(*[word.replace("DIR", str(tmp_path)) for word in words], status=NO_MOUNT)
+    assert "not on a ttlfs mount" in answer.err
+    assert os.listxattr(tmp_path) == os.listxattr(tmp_path / "f") == []
+
+
 def test_the_mount_is_found_from_anywhere_in_it(mount):
     os.makedirs(mount.p("a/b/c"))
     mount.write("a/b/file", "x")
