@@ -82,16 +82,24 @@ static void remove_refused(struct fs *fs, struct document *doc)
     }
 }
 
+/* Has somebody else the document open? What only looks at it, and holds it for that, does not count. */
+static bool is_open_elsewhere(const struct fs *fs, const struct handle *handle)
+{
+    for (const struct handle *h = fs->handles; h; h = h->next)
+        if (h != handle && h->doc == handle->doc)
+            return true;
+    return false;
+}
+
 void kinds_release(struct fs *fs, const struct handle *handle)
 {
     struct document *doc = handle->doc;
     if (handle->creator && timeseries_lacks_time(doc))
         doc->flags |= DOCUMENT_REFUSED; /* no FLUSH was asked for */
-    if (doc->nopen > 1)
+    if (!(doc->flags & (DOCUMENT_REFUSED | DOCUMENT_TIMELESS)) || is_open_elsewhere(fs, handle))
         return;
     /* What has remained empty was refused without a word so far. */
-    bool refused = doc->flags & (DOCUMENT_REFUSED | DOCUMENT_TIMELESS);
-    if (refused && doc->size == 0 && (handle->wrote || handle->creator))
+    if (doc->size == 0 && (handle->wrote || handle->creator))
         for (const struct dentry *d = doc->links; d; d = d->link_next)
             if (timeseries_of(d->parent))
                 (void) refuse_timeless(d->parent, doc);

@@ -3,6 +3,7 @@
 #include "core/names.h"
 #include "ttl/events.h"
 #include "ttl/rules.h"
+#include "ttl/timeseries.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -57,6 +58,8 @@ int limbo_take(struct ttl *ttl, struct dentry *d, struct timespec now)
     if (!x)
         return err;
     document_xattr_put(doc, x);
+    /* Whoever comes in its place must not bring the others of its bucket back. */
+    timeseries_expiring(ttl, d);
     ttl_tell(ttl, TTL_EVENT_EXPIRED, d, timespec_ms(now));
     struct dentry *moved;
     err = tree_move(tree, d, tree->limbo, name, strlen(name), now, &moved);

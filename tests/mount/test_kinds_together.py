@@ -130,6 +130,21 @@ def test_an_archived_bucket_is_archived_whole_and_an_evicted_document_is_not(mak
     assert ttl_metrics(mount)["archivedDocuments"] == 5
 
 
+def test_what_takes_the_place_of_an_unarchived_document_does_not_bring_its_bucket_back(make_mount):
+    mount = make_mount(opts="test-clock,monitor=off")
+    series(mount)
+    mount.set("ts", "ttl.on-expire", "archive")
+    start_ms = now_ms(mount)
+    for name in "abc":
+        put(mount, f"ts/{name}", start_ms)
+    mount.clock_advance(11_000)
+    assert names(mount, "ts") == []
+    # The old document waits for an archive, and nothing gets into its bucket any more.
+    put(mount, "ts/a", start_ms + 11_000)
+    assert names(mount, "ts") == ["a"]
+    assert mount.status()["collections"]["/ts"]["timeseries"]["buckets"] == 2
+
+
 def test_hold_on_a_tree_keeps_buckets_and_fills_capped_collections(mount):
     series(mount, "d/ts")
     capped(mount, "d/c", max=1)
