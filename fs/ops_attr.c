@@ -86,7 +86,8 @@ static void set_times(
 
 /*
  * A chown that changes nothing arrives as an empty request. So does the kernel's wish to drop the
- * privileges of a file that somebody is about to change, which the change itself sees to.
+ * privileges of a file that somebody is about to change, which the change itself sees to; the file is
+ * open then.
  */
 static bool is_chown(fuse_req_t req, const struct document *doc, int to_set)
 {
@@ -94,6 +95,12 @@ static bool is_chown(fuse_req_t req, const struct document *doc, int to_set)
     if (to_set & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID))
         return !(to_set & FUSE_SET_ATTR_MODE);
     return to_set == 0 && (caller == 0 || caller == doc->uid);
+}
+
+/* The empty request of somebody who has it open may be either; of anybody else it is a chown. */
+static int may_set_nothing(const struct caller *caller, const struct document *doc)
+{
+    return doc->nopen || !privileges_are_strange(caller, doc) ? 0 : -EPERM;
 }
 
 static void set_owner_and_mode(
@@ -108,7 +115,7 @@ static void set_owner_and_mode(
     if (to_set & FUSE_SET_ATTR_MODE)
         document_chmod(doc, attr->st_mode);
     if (to_set & FUSE_SET_ATTR_SIZE)
-        privileges_after_write(req, doc);
+        (void) privileges_after_write(req, doc); /* the reply tells */
 }
 
 /* Fails, if at all, before anything but the size was changed. Expects the lock; lets go. */
@@ -147,6 +154,10 @@ void op_setattr(
         return;
     }
     struct handle *handle = fi ? fs_handle(fi) : NULL;
+    struct caller caller;
+    caller_init(&caller, req);
+    if (to_set == 0)
+        caller_load(&caller, req);
     tree_lock(fs->tree);
     struct timespec now = fs_now(fs);
     struct document *doc = fs_document(fs, ino);
@@ -156,6 +167,8 @@ void op_setattr(
     int err = 0;
     if (by_path ? ttl_document_hidden(&fs->ttl, doc, now_ms) : fs_gone(fs, doc, now_ms))
         err = -ENOENT;
+    if (!err && to_set == 0)
+        err = may_set_nothing(&caller, doc);
     document_pin(doc);
     if (!err)
         err = change(req, doc, attr, to_set, handle, now);
@@ -168,6 +181,7 @@ void op_setattr(
     fs_stat(fs, doc, &st);
     document_unpin(fs->tree, doc);
     tree_unlock(fs->tree);
+    caller_release(&caller);
     if (forward)
         notifier_forget_names(&fs->notifier);
     if (!err)

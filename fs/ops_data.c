@@ -65,6 +65,7 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     struct timespec now = fs_now(fs);
     int64_t now_ms = timespec_ms(now);
     struct document *doc = fs_document(fs, ino);
+    bool dropped = false;
     int err = 0;
     if (ttl_document_hidden(&fs->ttl, doc, now_ms)) {
         fs->ttl.metrics.hidden_accesses++;
@@ -86,7 +87,7 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     if (!err && fi->flags & O_TRUNC) {
         err = file_truncate(fs->tree, doc, 0);
         if (!err) {
-            privileges_after_write(req, doc);
+            dropped = privileges_after_write(req, doc);
             filing_written(&fs->ttl, doc, now_ms, false);
             document_set_mtime(doc, now);
             document_set_ctime(doc, now);
@@ -100,6 +101,8 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
         fs_set_open_flags(fs, doc, fi);
     }
     tree_unlock(fs->tree);
+    if (dropped)
+        privileges_tell(req, ino);
     if (err) {
         fuse_reply_err(req, -err);
         return;
@@ -183,6 +186,7 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
     struct document *doc = handle->doc;
     tree_lock(fs->tree);
     struct timespec now = fs_now(fs);
+    bool dropped = false;
     int tries = 0;
     ssize_t n = doc->flags & DOCUMENT_CAPPED ? kinds_grow(fs, doc, (uint64_t) off + size, now) : 0;
     if (n == 0)
@@ -198,9 +202,11 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
         handle->wrote = true;
         /* Not for what a shared mapping writes back: that takes no privileges away on tmpfs either. */
         if (!fi->writepage)
-            privileges_after_write(req, doc);
+            dropped = privileges_after_write(req, doc);
     }
     tree_unlock(fs->tree);
+    if (dropped)
+        privileges_tell(req, ino);
     if (n >= 0) {
         int err = fs_settle(fs);
         n = err ? -err : n;
@@ -296,7 +302,7 @@ void op_fallocate(
     struct document *doc = handle->doc;
     tree_lock(fs->tree);
     struct timespec now = fs_now(fs);
-    bool grows = doc->flags & DOCUMENT_CAPPED && !(mode & FALLOC_FL_KEEP_SIZE);
+    bool grows = doc->flags & DOCUMENT_CAPPED && !(mode & FALLOC_FL_KEEP_SIZE), dropped = false;
     int tries = 0, err = grows ? kinds_grow(fs, doc, (uint64_t) (offset + length), now) : 0;
     if (!err)
         do
@@ -309,9 +315,11 @@ void op_fallocate(
         document_set_mtime(doc, now);
         document_set_ctime(doc, now);
         handle->wrote = true;
-        privileges_after_fallocate(req, doc);
+        dropped = privileges_after_fallocate(req, doc);
     }
     tree_unlock(fs->tree);
+    if (dropped)
+        privileges_tell(req, ino);
     fs_reply_done(req, -err);
 }
 

@@ -1,8 +1,8 @@
 #include "fs/privileges.h"
 
+#include "fs/fs.h"
 #include "fs/session.h"
 
-#include <stdbool.h>
 #include <sys/stat.h>
 
 /* More groups than this count as not being in the file's: the bit goes, which is the safe side. */
@@ -43,25 +43,29 @@ static void drop_capabilities(struct document *doc)
         (void) document_xattr_remove(doc, "security.capability");
 }
 
-void privileges_after_write(fuse_req_t req, struct document *doc)
+bool privileges_after_write(fuse_req_t req, struct document *doc)
 {
+    uint32_t mode = doc->mode;
     if (!has_any(doc))
-        return;
+        return false;
     /* Capabilities go whoever writes. */
     if (session_has_killpriv())
         drop_capabilities(doc);
     if (session_kills_privileges())
         drop_ids(req, doc);
+    return doc->mode != mode;
 }
 
-void privileges_after_fallocate(fuse_req_t req, struct document *doc)
+bool privileges_after_fallocate(fuse_req_t req, struct document *doc)
 {
+    uint32_t mode = doc->mode;
     if (!has_any(doc) || !session_has_killpriv())
-        return;
+        return false;
     drop_capabilities(doc);
     /* Root is who has CAP_FSETID. */
     if (fuse_req_ctx(req)->uid != 0)
         drop_ids(req, doc);
+    return doc->mode != mode;
 }
 
 void privileges_before_chown(fuse_req_t req, struct document *doc)
@@ -74,4 +78,18 @@ void privileges_before_chown(fuse_req_t req, struct document *doc)
     /* Set-user-ID goes whoever calls; a lone set-group-ID stays for root, too. */
     if (fuse_req_ctx(req)->uid == 0 && !(mode & S_IXGRP))
         doc->mode |= mode & S_ISGID;
+}
+
+bool privileges_are_strange(const struct caller *caller, const struct document *doc)
+{
+    if (S_ISDIR(doc->mode) || caller->uid == doc->uid || caller_can(caller, CALLER_FOWNER))
+        return false;
+    bool member = caller_in_group(caller, doc->gid) || caller_can(caller, CALLER_FSETID);
+    return doc->mode & S_ISUID || (doc->mode & S_ISGID && (doc->mode & S_IXGRP || !member));
+}
+
+void privileges_tell(fuse_req_t req, fuse_ino_t ino)
+{
+    /* Takes no lock in the kernel that a writer might hold. */
+    (void) fuse_lowlevel_notify_inval_inode(fs_of(req)->session, ino, -1, 0);
 }

@@ -21,8 +21,7 @@ static int64_t after(int64_t date_ms, int64_t duration_ms)
     return date_ms == DATE_NEVER_MS ? DATE_NEVER_MS : date_add_saturated(date_ms, duration_ms);
 }
 
-/* What the idle time counts from under a refresh mode. */
-static int64_t idle_base(const struct document *doc, enum ttl_refresh refresh)
+int64_t ttl_idle_base_ms(const struct document *doc, enum ttl_refresh refresh)
 {
     switch (refresh) {
     case REFRESH_WRITE:
@@ -77,7 +76,7 @@ int64_t ttl_index_date(const struct ruleset *rs, struct dentry *d, const struct 
     case INDEX_IDLE:
         if (idle_is_own(p))
             return DATE_NEVER_MS;
-        return after(idle_base(doc, rs->refresh), ttl_jitter_ms(doc, rs->jitter_ms));
+        return after(ttl_idle_base_ms(doc, rs->refresh), ttl_jitter_ms(doc, rs->jitter_ms));
     case INDEX_MAX:
         return p && p->max_ms ? DATE_NEVER_MS : doc->created_ms;
     case INDEX_CAPPED:
@@ -146,7 +145,7 @@ static void consider_own(struct ttl_deadline *best, const struct ruleset *rs, st
             idle_ms = rs->idle ? rs->idle->expire_after_ms : RULE_OFF;
         if (idle_ms > 0) {
             int64_t base_ms =
-                after(idle_base(doc, refresh_of(p, rs)), ttl_jitter_ms(doc, rs->jitter_ms));
+                after(ttl_idle_base_ms(doc, refresh_of(p, rs)), ttl_jitter_ms(doc, rs->jitter_ms));
             consider(best, after(base_ms, idle_ms), TTL_REASON_IDLE, NULL);
         }
     }

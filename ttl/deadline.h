@@ -66,6 +66,9 @@ int64_t ttl_index_date(const struct ruleset *rs, struct dentry *d, const struct 
  */
 int64_t ttl_own_deadline_ms(const struct ruleset *rs, struct dentry *d);
 
+/* What an idle time counts from under a refresh mode: DATE_NEVER_MS when it has ended for good. */
+int64_t ttl_idle_base_ms(const struct document *doc, enum ttl_refresh refresh);
+
 /* How much later than its date a document is due in an index with jitterSeconds: stable. */
 int64_t ttl_jitter_ms(const struct document *doc, int64_t span_ms);
 

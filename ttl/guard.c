@@ -25,7 +25,7 @@ bool guard_shortens(const struct guard_terms *before, const struct guard_terms *
 {
     return (before->held && !after->held) || after->ts_ms < before->ts_ms ||
            after->expire_at_ms < before->expire_at_ms || after->idle_ms < before->idle_ms ||
-           after->max_ms < before->max_ms ||
+           after->max_ms < before->max_ms || after->idle_from_ms < before->idle_from_ms ||
            refresh_rank(after->refresh) < refresh_rank(before->refresh);
 }
 
@@ -67,14 +67,19 @@ static int64_t span(int64_t own_ms, const struct index *inherited)
 static struct guard_terms terms_of(
     const struct ruleset *rs, struct dentry *d, const struct policy *p)
 {
-    return (struct guard_terms){
+    struct guard_terms terms = {
         .held = p->hold != SWITCH_UNSET ? p->hold == SWITCH_YES : rs->hold,
         .ts_ms = ts_end(d, p),
         .expire_at_ms = p->expire_at_ms,
         .idle_ms = span(p->idle_ms, rs->idle),
         .max_ms = span(p->max_ms, rs->max),
         .refresh = p->refresh != REFRESH_UNSET ? p->refresh : rs->refresh,
+        .idle_from_ms = DATE_NEVER_MS,
     };
+    /* `extend` lets live longest, but its first window begins with the document. */
+    if (terms.idle_ms != INT64_MAX)
+        terms.idle_from_ms = ttl_idle_base_ms(d->doc, terms.refresh);
+    return terms;
 }
 
 static int check_rule(struct ttl *ttl, struct document *doc, const char *name, const char *value,

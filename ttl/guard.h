@@ -24,6 +24,7 @@ struct guard_terms {
     int64_t idle_ms;      /* INT64_MAX: none */
     int64_t max_ms;       /* INT64_MAX: none */
     enum ttl_refresh refresh;
+    int64_t idle_from_ms; /* where the idle time counts from today; DATE_NEVER_MS: no matter */
 };
 
 /* Is any of the rules after the change stricter than before? Pure. */

@@ -6,6 +6,7 @@ import pathlib
 import shutil
 import stat
 import struct
+import subprocess
 
 import pytest
 
@@ -121,6 +122,36 @@ def test_change_of_owner(fs, kind):
                     wanted &= ~0o2000
             assert oct(left) == oct(wanted), f"{oct(mode)}, user {uid} with groups {groups}: chown to {to}"
             remove(fs / oct(mode))
+
+
+@pytest.mark.parametrize("name", [name for name in ACTIONS if name not in KEEPS])
+def test_change_of_content_is_seen_by_who_asks_for_the_mode_alone(fs, name):
+    """`stat -c %a` does so, and the kernel itself when it runs a program."""
+    fs.chmod(0o777)
+    (fs / "source").write_text("data")
+    for uid in (ANN, BOB):
+        (fs / "file").write_bytes(b"0123")
+        os.chown(fs / "file", ANN, ANN)
+        (fs / "file").chmod(0o6777)
+        run_as(fs, uid, ACTIONS[name])
+        shown = subprocess.run(["stat", "-c", "%a", fs / "file"], stdout=subprocess.PIPE, text=True, check=True)
+        assert shown.stdout == "777\n", f"user {uid}"
+        (fs / "file").unlink()
+
+
+def test_a_stranger_sets_no_owner_and_no_group(fs):
+    """chown to -1, -1 takes away privileges, or does nothing."""
+    for mode, groups, wanted in [(0o755, [BOB], "ok"), (0o4755, [BOB], "EPERM"), (0o2755, [BOB], "EPERM"),
+                                 (0o2755, [BOB, STAFF], "EPERM"), (0o2745, [BOB, STAFF], "ok"),
+                                 (0o2745, [BOB], "EPERM"), (0o6666, [BOB, STAFF], "EPERM"), (0o1755, [BOB], "ok")]:
+        for kind in (stat.S_IFREG, stat.S_IFIFO):
+            os.mknod(fs / "node", kind | 0o600)
+            os.chown(fs / "node", ANN, STAFF)
+            (fs / "node").chmod(mode)
+            shown = run_as(fs, BOB, lambda: outcome(lambda: os.chown("node", -1, -1)), groups=groups)
+            assert shown == wanted, f"{oct(mode)}, groups {groups}"
+            assert oct(stat.S_IMODE((fs / "node").stat().st_mode)) == oct(mode)
+            (fs / "node").unlink()
 
 
 def test_chmod_of_a_group_one_is_not_in(fs):

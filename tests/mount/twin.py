@@ -294,7 +294,7 @@ class Draw:
         return self.rng.choice(DIRS) + self.rng.choice(NAMES)
 
     def ids(self):
-        """Never two times -1: a stranger's chown of a set-id file to what it has is the one known difference."""
+        """Never two times -1: a stranger's chown of an open set-id file to what it has is the one known difference."""
         uid = self.rng.choice([*IDS, -1])
         return uid, self.rng.choice([*IDS, -1] if uid != -1 else IDS)
 

@@ -124,6 +124,27 @@ static void test_rules_of_the_collection(void)
     world_close(&w);
 }
 
+/* Who writes a log through the descriptor that created it keeps it alive, but not under `extend`. */
+static void test_extend_before_the_first_access(void)
+{
+    struct world w;
+    world_open(&w, NULL);
+    struct document *doc = world_file(&w, w.tree->root, "log", "", T0)->doc;
+    doc->flags &= ~(uint32_t) DOCUMENT_EXTENDED;
+    tree_lock(w.tree);
+    filing_written(&w.ttl, doc, T0 + SECOND, true);
+    tree_unlock(w.tree);
+    CHECK_EQ(check(&w, doc, "user.ttl.refresh", "extend"), 0);
+    CHECK_EQ(world_rule(&w, &w.tree->root->doc, "user.ttl.idle", "100", T0), 0);
+    CHECK_EQ(check(&w, doc, "user.ttl.refresh", "extend"), -EPERM);
+    CHECK_EQ(check(&w, doc, "user.ttl.refresh", "access"), 0);
+    tree_lock(w.tree);
+    filing_accessed(&w.ttl, doc, T0 + SECOND, false);
+    tree_unlock(w.tree);
+    CHECK_EQ(check(&w, doc, "user.ttl.refresh", "extend"), 0);
+    world_close(&w);
+}
+
 static void test_each_name(void)
 {
     struct world w;
@@ -178,6 +199,7 @@ int main(void)
     RUN(test_refresh);
     RUN(test_own_rules);
     RUN(test_rules_of_the_collection);
+    RUN(test_extend_before_the_first_access);
     RUN(test_each_name);
     RUN(test_fields);
     return unit_report();
