@@ -201,7 +201,11 @@ static int serve(struct fs *fs, struct signals *signals)
         err = pthread_create(&signals->thread, NULL, wait_for_signal, signals);
     bool waiting = !err;
     if (!err) {
-        fuse_loop_cfg_set_clone_fd(config, 0);
+        fuse_loop_cfg_set_clone_fd(config, fs->options.clone_fd);
+        if (fs->options.max_threads)
+            fuse_loop_cfg_set_max_threads(config, fs->options.max_threads);
+        if (fs->options.max_idle_threads)
+            fuse_loop_cfg_set_idle_threads(config, fs->options.max_idle_threads);
         err = fuse_session_loop_mt(fs->session, config);
     }
     fuse_loop_cfg_destroy(config);

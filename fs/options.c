@@ -102,6 +102,10 @@ static bool parse_id(const char *text, int64_t *ret_id)
     return true;
 }
 
+/* One thread may wait for the monitor, which may wait for an answer to its own unlink. */
+#define LOOP_THREADS_MIN 2
+#define LOOP_THREADS_MAX 100000
+
 struct parsing {
     struct fs_options *options;
     struct reason *why;
@@ -203,6 +207,32 @@ static bool size_option(struct parsing *p, const char *arg, bool *ret_ok)
     return false;
 }
 
+/* FUSE's options for its loop: fuse_session_new() does not know them, fuse_main() is who would. */
+static bool loop_option(struct parsing *p, const char *arg, bool *ret_ok)
+{
+    struct fs_options *o = p->options;
+    const char *v;
+    uint64_t n;
+    *ret_ok = true;
+    if (strcmp(arg, "clone_fd") == 0) {
+        o->clone_fd = true;
+        return true;
+    }
+    if ((v = value_of(arg, "max_threads"))) {
+        *ret_ok = parse_u64(v, strlen(v), &n) && n >= LOOP_THREADS_MIN && n <= LOOP_THREADS_MAX;
+        if (*ret_ok)
+            o->max_threads = (unsigned) n;
+        return true;
+    }
+    if ((v = value_of(arg, "max_idle_threads"))) {
+        *ret_ok = parse_u64(v, strlen(v), &n) && n >= 1 && n <= LOOP_THREADS_MAX;
+        if (*ret_ok)
+            o->max_idle_threads = (unsigned) n;
+        return true;
+    }
+    return false;
+}
+
 static bool word_option(struct parsing *p, const char *arg, bool *ret_ok)
 {
     struct fs_options *o = p->options;
@@ -248,9 +278,9 @@ static bool word_option(struct parsing *p, const char *arg, bool *ret_ok)
 static bool is_fuse_option(const char *arg)
 {
     static const char *const words[] = {
-        "allow_other", "allow_root", "auto_unmount", "default_permissions", "clone_fd"};
-    static const char *const keys[] = {"fsname", "subtype", "max_read", "max_idle_threads",
-        "max_threads", "context", "fscontext", "defcontext", "rootcontext", "blksize"};
+        "allow_other", "allow_root", "auto_unmount", "default_permissions"};
+    static const char *const keys[] = {"fsname", "subtype", "max_read", "context", "fscontext",
+        "defcontext", "rootcontext", "blksize"};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         if (strcmp(arg, words[i]) == 0)
             return true;
@@ -295,7 +325,8 @@ static int handle(void *data, const char *arg, int key, struct fuse_args *outarg
         (void) mount_words_add(&o->mount_words, arg);
         return 1;
     }
-    if (rule_option(p, arg, &ok) || size_option(p, arg, &ok) || word_option(p, arg, &ok))
+    if (rule_option(p, arg, &ok) || size_option(p, arg, &ok) || loop_option(p, arg, &ok) ||
+        word_option(p, arg, &ok))
         return ok ? 0 : refuse(p, arg);
     if (strcmp(arg, "allow_other") == 0 || strcmp(arg, "allow_root") == 0)
         o->allow_other = true;

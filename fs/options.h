@@ -25,8 +25,10 @@ struct fs_options {
     char *archive;    /* absolute; NULL: not given */
     bool foreground, debug, help, version;
     bool read_only, test_clock, sync, noacl;
-    bool remount;      /* change the flags of an existing mount, and end */
-    bool kernel_words; /* options that only a mount that is there shows */
+    bool clone_fd;
+    unsigned max_threads, max_idle_threads; /* of FUSE's loop; 0: libfuse's own default */
+    bool remount;                           /* change the flags of an existing mount, and end */
+    bool kernel_words;                      /* options that only a mount that is there shows */
     struct mount_words mount_words;
     int monitor; /* 1 on, 0 off, -1: not given */
     bool allow_other;

@@ -210,6 +210,15 @@ def test_option_spellings(background):
     assert "ttlfs" in line
 
 
+def test_options_of_the_loop(background):
+    for option in ("max_threads=1", "max_threads=x", "max_idle_threads=0", "max_threads=", "clone_fd=1"):
+        assert option in background.refused(BAD_OPTIONS, "-o", option, "memory:", background.path)
+    done = background.ttlfs("-o", "clone_fd,max_threads=4,max_idle_threads=2", "memory:", background.path)
+    assert done.returncode == 0, done.stderr
+    (background.path / "file").write_text("text")
+    assert (background.path / "file").read_text() == "text"
+
+
 def test_nothing_of_the_terminal_is_held(background):
     """The pipe's end comes when the parent returns: the daemon has let go of it."""
     words = " ".join(WRAP + [str(BINARY)])
