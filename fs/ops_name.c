@@ -247,9 +247,11 @@ void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name
         kinds_came(fs, c, doc, now);
         fs_fill_entry(fs, d, now_ms, &e);
         ttl_tell(&fs->ttl, TTL_EVENT_CREATED, d, now_ms);
-        /* What its fields say under this collection's rules is not known before the reply is made.
+        /*
+         * What its fields say under this collection's rules is not known before the reply is made. Its
+         * other names, of which there may be a million, are not asked.
          */
-        if (filing_wants_fields(&fs->ttl, doc)) {
+        if (filing_name_wants_fields(&fs->ttl, d)) {
             e.entry_timeout = 0;
             (void) fs_look(fs, doc, now_ms);
         }

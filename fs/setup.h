@@ -19,7 +19,8 @@ enum {
 };
 
 /*
- * Says on stderr, in one line, why it did not work. `format` has one %s, which becomes `detail`. Returns `status`, for the caller to return.
+ * Says on stderr, in one line, why it did not work. `format` has one %s, which becomes `detail`.
+ * Returns `status`, for the caller to return.
  */
 int setup_failed(int status, const char *format, const char *detail);
 

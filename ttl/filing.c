@@ -225,15 +225,21 @@ void filing_written(struct ttl *ttl, struct document *doc, int64_t now_ms, bool 
         move_date(ttl, doc, &doc->ts_ms, now_ms);
 }
 
+bool filing_name_wants_fields(struct ttl *ttl, const struct dentry *d)
+{
+    if (!(d->doc->flags & DOCUMENT_FIELDS_STALE) || !S_ISREG(d->doc->mode))
+        return false;
+    const struct ruleset *rs = ruleset_of(ttl, d->parent);
+    return rs && rs->needs_fields;
+}
+
 bool filing_wants_fields(struct ttl *ttl, const struct document *doc)
 {
-    if (!(doc->flags & DOCUMENT_FIELDS_STALE) || !S_ISREG(doc->mode))
+    if (!(doc->flags & DOCUMENT_FIELDS_STALE))
         return false;
-    for (const struct dentry *d = doc->links; d; d = d->link_next) {
-        const struct ruleset *rs = ruleset_of(ttl, d->parent);
-        if (rs && rs->needs_fields)
+    for (const struct dentry *d = doc->links; d; d = d->link_next)
+        if (filing_name_wants_fields(ttl, d))
             return true;
-    }
     return false;
 }
 

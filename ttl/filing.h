@@ -48,6 +48,9 @@ int filing_fields(struct ttl *ttl, struct document *doc, bson_t *ret_fields);
 /* Has a content changed whose fields some rule wants to know? */
 bool filing_wants_fields(struct ttl *ttl, const struct document *doc);
 
+/* The same of one name and the rules in force there: costs the same however many names there are. */
+bool filing_name_wants_fields(struct ttl *ttl, const struct dentry *d);
+
 /*
  * Looks at the content of a document that filing_wants_fields, and files its names. Lets go.
  * @now_ms  documents that are expired and hidden now are left alone
