@@ -176,8 +176,7 @@ static int read_xattrs(const bson_iter_t *it, struct archive_copy *copy)
     return err;
 }
 
-/* A text into a place of a fixed size. */
-static int read_text(const bson_iter_t *it, char *ret_text, size_t size)
+int archive_read_text(const bson_iter_t *it, char *ret_text, size_t size)
 {
     char *text;
     int err = archive_read_bytes(it, &text);
@@ -223,11 +222,11 @@ static int read_member(const bson_iter_t *it, struct archive_copy *copy, char *r
 {
     const char *key = bson_iter_key(it);
     if (strcmp(key, "id") == 0)
-        return ret_id ? read_text(it, ret_id, ARCHIVE_ID_BYTES) : 0;
+        return ret_id ? archive_read_text(it, ret_id, ARCHIVE_ID_BYTES) : 0;
     if (strcmp(key, "name") == 0)
-        return read_text(it, copy->name, sizeof copy->name);
+        return archive_read_text(it, copy->name, sizeof copy->name);
     if (strcmp(key, "reason") == 0)
-        return read_text(it, copy->reason, sizeof copy->reason);
+        return archive_read_text(it, copy->reason, sizeof copy->reason);
     if (strcmp(key, "mount") == 0 && !copy->mount)
         return archive_read_bytes(it, &copy->mount);
     if (strcmp(key, "path") == 0 && !copy->path)

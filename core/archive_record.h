@@ -85,4 +85,10 @@ void archive_append_bytes(bson_t *b, const char *key, const char *bytes);
 /* Reads them back. @ret_bytes malloc'd and terminated. Errors: -EPROTO, -ENOMEM. */
 int archive_read_bytes(const bson_iter_t *it, char **ret_bytes);
 
+/*
+ * The same into a place of `size` bytes, which is left alone on errors. Errors: -EPROTO also when it
+ * does not fit, -ENOMEM.
+ */
+int archive_read_text(const bson_iter_t *it, char *ret_text, size_t size);
+
 #endif

@@ -71,19 +71,6 @@ void archive_origin_encode(const struct archive_origin *origin, bson_t *b)
     BSON_APPEND_BOOL(b, "byContent", origin->by_content);
 }
 
-static int decode_text(const bson_iter_t *it, char *ret_text, size_t size)
-{
-    char *text;
-    int err = archive_read_bytes(it, &text);
-    if (err)
-        return err;
-    size_t len = strlen(text);
-    if (len < size)
-        memcpy(ret_text, text, len + 1);
-    free(text);
-    return len < size ? 0 : -EPROTO;
-}
-
 int archive_origin_decode(const bson_t *b, struct archive_origin *ret_origin)
 {
     struct archive_origin o = {0};
@@ -94,9 +81,9 @@ int archive_origin_decode(const bson_t *b, struct archive_origin *ret_origin)
         if (strcmp(key, "path") == 0 && !o.path)
             err = archive_read_bytes(&it, &o.path);
         else if (strcmp(key, "name") == 0)
-            err = decode_text(&it, o.name, sizeof o.name);
+            err = archive_read_text(&it, o.name, sizeof o.name);
         else if (strcmp(key, "reason") == 0)
-            err = decode_text(&it, o.reason, sizeof o.reason);
+            err = archive_read_text(&it, o.reason, sizeof o.reason);
         else if (strcmp(key, "expired") == 0 && BSON_ITER_HOLDS_DATE_TIME(&it))
             o.expired_ms = bson_iter_date_time(&it);
         else if (strcmp(key, "byContent") == 0)
